@@ -1,0 +1,54 @@
+// Where each part of a Retrieve or Attend answer lies in its result region. One function serves daemon and clients.
+// May be used by: daemon, client, tests. May use: proto. Threads: any; pure.
+//
+// Parts, each at a multiple of 64 bytes, in this order; P pairs, S steps, H KV heads, Q query heads, k = k_max:
+//   counts     u32 [P][S][H]            rows chosen, <= k
+//   positions  u32 [P][S][H][k]         ascending; the tail beyond the count is zero
+//   scores     f32 [P][S][H][k]         log of the group's softmax probability (GROUP_MAX: of the largest)
+//   lse        f32 [P][S][Q][2]         log-sum-exp of the chosen, and of all tokens that were not excluded
+//   part_lse   f32 [P][S][Q]            Attend: log-sum-exp of the attended rows
+//   part_out   f32 [P][S][Q][v_dim]     Attend: attention output over them
+//   rest_lse   f32 [P][S][Q]            if asked: log-sum-exp of the rest (-inf: nothing left)
+//   rest_out   f32 [P][S][Q][v_dim]     if asked: attention output of the rest
+//   k_rows     dtype [P][S][H][k][k_dim]  if rows were asked
+//   v_rows     dtype [P][S][H][k][v_dim]
+#ifndef CAIRN_RESULT_H
+#define CAIRN_RESULT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cairn_result_shape {
+        uint32_t pairs;
+        uint32_t steps;
+        uint32_t kv_heads;
+        uint32_t query_heads;
+        uint32_t k_max;
+        uint32_t k_dim;
+        uint32_t v_dim;
+        uint32_t row_dtype; // enum cairn_dtype
+        bool attend;
+        bool rest;
+        bool rows;
+};
+
+// Byte offsets; parts that are absent have offset UINT64_MAX.
+struct cairn_result_layout {
+        uint64_t counts;
+        uint64_t positions;
+        uint64_t scores;
+        uint64_t lse;
+        uint64_t part_lse;
+        uint64_t part_out;
+        uint64_t rest_lse;
+        uint64_t rest_out;
+        uint64_t k_rows;
+        uint64_t v_rows;
+        uint64_t total_bytes;
+};
+
+// CAIRN_EINVAL when the sizes overflow 2^62 bytes.
+int cairn_result_layout(const struct cairn_result_shape *shape,
+                        struct cairn_result_layout *ret_layout);
+
+#endif
