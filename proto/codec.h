@@ -1,6 +1,7 @@
-// Messages: the structs that protoc-c makes of cairn.proto, packed and unpacked here and nowhere else.
-// A message's memory comes from a bounded arena, so that a hostile message costs at most CAIRN_DECODE_BYTES_MAX.
-// May be used by: daemon, client, tests. May use: proto, protobuf-c. Threads: any; an arena belongs to one.
+// Messages: the structs that protoc-c makes of cairn.proto, packed and unpacked here and nowhere
+// else. A message's memory comes from a bounded arena, so that a hostile message costs at most
+// CAIRN_DECODE_BYTES_MAX. May be used by: daemon, client, tests. May use: proto, protobuf-c.
+// Threads: any; an arena belongs to one.
 #ifndef CAIRN_CODEC_H
 #define CAIRN_CODEC_H
 
@@ -22,29 +23,31 @@ struct cairn_codec_arena {
 void cairn_codec_arena_init(struct cairn_codec_arena *arena, size_t max_bytes);
 void cairn_codec_arena_finish(struct cairn_codec_arena *arena);
 
-// Decodes the request or reply message of `kind` (an error reply: pass the frame's negative status) into the arena.
-// *ret_message points at the matching Cairn__XxxRequest / Cairn__XxxReply / Cairn__ErrorReply and lives as long as
-// the arena. CAIRN_EPROTO: not that message; CAIRN_ENOMEM: it would take more than the arena may hold.
+// Decodes the request or reply message of `kind` (an error reply: pass the frame's negative status)
+// into the arena. *ret_message points at the matching Cairn__XxxRequest / Cairn__XxxReply /
+// Cairn__ErrorReply and lives as long as the arena. CAIRN_EPROTO: not that message; CAIRN_ENOMEM:
+// it would take more than the arena may hold.
 int cairn_codec_unpack(uint32_t kind, bool reply, int32_t status, const uint8_t *bytes, size_t size,
                        struct cairn_codec_arena *arena, void **ret_message);
 
-// Bytes that a message takes, and the packing into them. `message` is any Cairn__ struct that was initialised by its
-// CAIRN__..__INIT.
+// Bytes that a message takes, and the packing into them. `message` is any Cairn__ struct that was
+// initialised by its CAIRN__..__INIT.
 size_t cairn_codec_size(const void *message);
 void cairn_codec_pack(const void *message, uint8_t *ret_bytes);
 
-// A whole frame in one malloc'ed buffer (header, message, room for the payload, which the caller fills at
-// *ret_payload): owned by the caller. CAIRN_ENOMEM or CAIRN_ERANGE (message too large).
+// A whole frame in one malloc'ed buffer (header, message, room for the payload, which the caller
+// fills at *ret_payload): owned by the caller. CAIRN_ENOMEM or CAIRN_ERANGE (message too large).
 int cairn_codec_frame(const struct cairn_frame_header *header, const void *message,
                       size_t payload_bytes, uint8_t **ret_bytes, size_t *ret_size,
                       uint8_t **ret_payload);
 
-// Between the message and the plain struct. from: CAIRN_EINVAL for names too long or unknown numbers. to: the strings
-// in ret_message point into `space`.
+// Between the message and the plain struct. from: CAIRN_EINVAL for names too long or unknown
+// numbers. to: the strings in ret_message point into `space`.
 int cairn_codec_space_from(const Cairn__Space *message, struct cairn_space *ret_space);
 void cairn_codec_space_to(const struct cairn_space *space, Cairn__Space *ret_message);
 
-// n keys packed in a bytes field: CAIRN_EINVAL if the size is no multiple of 32 or above CAIRN_KEYS_MAX keys.
+// n keys packed in a bytes field: CAIRN_EINVAL if the size is no multiple of 32 or above
+// CAIRN_KEYS_MAX keys.
 int cairn_codec_keys(const ProtobufCBinaryData *field, const struct cairn_key **ret_keys,
                      size_t *ret_count);
 

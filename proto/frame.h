@@ -1,16 +1,16 @@
-// Frames: a fixed header, a protobuf message, an optional raw payload. Sans-I/O: bytes in, frames out.
-// This is the only parser of the wire; daemon and client both use it.
-// May be used by: daemon, client, tests. May use: proto. Threads: a parser belongs to one thread.
+// Frames: a fixed header, a protobuf message, an optional raw payload. Sans-I/O: bytes in, frames
+// out. This is the only parser of the wire; daemon and client both use it. May be used by: daemon,
+// client, tests. May use: proto. Threads: a parser belongs to one thread.
 //
 //   offset  size  field            (little endian)
 //        0     4  magic            "CRN1"
 //        4     2  version          CAIRN_PROTOCOL_VERSION
 //        6     2  kind             enum cairn_kind; bit 15 is set in replies
 //        8     8  request id       chosen by the client, echoed
-//       16     4  status           replies: enum cairn_status; requests: deadline in ms from receipt, 0 for none
-//       20     4  message bytes    <= CAIRN_MESSAGE_BYTES_MAX
-//       24     4  payload bytes    <= CAIRN_PAYLOAD_BYTES_MAX (replies: <= CAIRN_REPLY_BYTES_MAX)
-//       28     4  reserved         0
+//       16     4  status           replies: enum cairn_status; requests: deadline in ms from
+//       receipt, 0 for none 20     4  message bytes    <= CAIRN_MESSAGE_BYTES_MAX 24     4  payload
+//       bytes    <= CAIRN_PAYLOAD_BYTES_MAX (replies: <= CAIRN_REPLY_BYTES_MAX) 28     4  reserved
+//       0
 #ifndef CAIRN_FRAME_H
 #define CAIRN_FRAME_H
 
@@ -76,8 +76,8 @@ struct cairn_frame {
 
 // Writes the 32 bytes. Asserts that sizes are within the limits.
 void cairn_frame_header_write(const struct cairn_frame_header *header, uint8_t ret_bytes[32]);
-// CAIRN_EPROTO (magic, kind, reserved, size above its limit) or CAIRN_EVERSION; ret_header is filled as far as read,
-// so that a refusal can echo the id.
+// CAIRN_EPROTO (magic, kind, reserved, size above its limit) or CAIRN_EVERSION; ret_header is
+// filled as far as read, so that a refusal can echo the id.
 int cairn_frame_header_read(const uint8_t bytes[32], bool expect_reply,
                             struct cairn_frame_header *ret_header);
 
@@ -94,9 +94,10 @@ struct cairn_frame_parser {
 void cairn_frame_parser_init(struct cairn_frame_parser *parser, bool expect_reply);
 void cairn_frame_parser_finish(struct cairn_frame_parser *parser);
 
-// Eats some of bytes[size] and says how many in *ret_used. Returns 1 and a frame when one is whole, 0 when more bytes
-// are needed (all were used), or a negative status: the stream cannot be followed any more (the header, as far as it
-// was read, is in parser->header). Call again with what was not used. ret_frame is valid until the next call.
+// Eats some of bytes[size] and says how many in *ret_used. Returns 1 and a frame when one is whole,
+// 0 when more bytes are needed (all were used), or a negative status: the stream cannot be followed
+// any more (the header, as far as it was read, is in parser->header). Call again with what was not
+// used. ret_frame is valid until the next call.
 int cairn_frame_parser_feed(struct cairn_frame_parser *parser, const uint8_t *bytes, size_t size,
                             size_t *ret_used, struct cairn_frame *ret_frame);
 

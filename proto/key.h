@@ -1,5 +1,5 @@
-// Names of blocks: BLAKE2b-256 over tagged, length-prefixed fields, so that no two different inputs read the same.
-// The byte format (and golden vectors): proto/README.md, tests/e2e/golden_keys.json.
+// Names of blocks: BLAKE2b-256 over tagged, length-prefixed fields, so that no two different inputs
+// read the same. The byte format (and golden vectors): proto/README.md, tests/e2e/golden_keys.json.
 // May be used by: all folders. May use: libsodium (in key.c). Threads: any.
 #ifndef CAIRN_KEY_H
 #define CAIRN_KEY_H
@@ -14,7 +14,8 @@ struct cairn_key {
         uint8_t bytes[CAIRN_KEY_BYTES];
 };
 
-// What a chain's keys depend on beside the tokens. `salt` and `adapter` may be NULL with size 0; both are bytes.
+// What a chain's keys depend on beside the tokens. `salt` and `adapter` may be NULL with size 0;
+// both are bytes.
 struct cairn_key_seed {
         struct cairn_key space; // fingerprint of the space
         const void *salt;
@@ -23,11 +24,13 @@ struct cairn_key_seed {
         size_t adapter_bytes;
 };
 
-// ret_key = hash(space, parent or nothing, tokens[count] as u32 little endian, salt, adapter). `parent` NULL: a root.
+// ret_key = hash(space, parent or nothing, tokens[count] as u32 little endian, salt, adapter).
+// `parent` NULL: a root.
 void cairn_key_block(const struct cairn_key_seed *seed, const struct cairn_key *parent,
                      const uint32_t *tokens, size_t count, struct cairn_key *ret_key);
 
-// Keys of all full blocks of `tokens`: count / block_tokens of them are written to ret_keys. Returns their number.
+// Keys of all full blocks of `tokens`: count / block_tokens of them are written to ret_keys.
+// Returns their number.
 size_t cairn_key_chain(const struct cairn_key_seed *seed, const uint32_t *tokens, size_t count,
                        uint32_t block_tokens, struct cairn_key *ret_keys);
 

@@ -1,5 +1,5 @@
-// Every bound of the wire and of a single request. Bounds that an operator may set live in the configuration.
-// May be used by: all folders. May use: nothing.
+// Every bound of the wire and of a single request. Bounds that an operator may set live in the
+// configuration. May be used by: all folders. May use: nothing.
 #ifndef CAIRN_LIMITS_H
 #define CAIRN_LIMITS_H
 
@@ -10,36 +10,36 @@ enum {
         CAIRN_PAYLOAD_BYTES_MAX = 4 * 1024 * 1024,
         CAIRN_DECODE_BYTES_MAX = 4 * 1024 * 1024, // memory that one decoded message may take
         CAIRN_KEY_BYTES = 32,
-        CAIRN_KEYS_MAX = 4096,          // keys a request
+        CAIRN_KEYS_MAX = 4096,             // keys a request
         CAIRN_SOCKET_PATH_BYTES_MAX = 107, // sun_path less its final zero
         CAIRN_CONNECTIONS_MAX = 1024,
-        CAIRN_INFLIGHT_MAX = 256,       // requests of one connection under way
+        CAIRN_INFLIGHT_MAX = 256,                 // requests of one connection under way
         CAIRN_REPLY_BYTES_MAX = 32 * 1024 * 1024, // unsent replies of one connection
-        CAIRN_DESCRIPTORS_PENDING_MAX = 4, // received, not yet claimed by a RegisterArena
-        CAIRN_ARENAS_MAX = 16,          // a connection
-        CAIRN_LEASES_MAX = 1024,        // a connection
+        CAIRN_DESCRIPTORS_PENDING_MAX = 4,        // received, not yet claimed by a RegisterArena
+        CAIRN_ARENAS_MAX = 16,                    // a connection
+        CAIRN_LEASES_MAX = 1024,                  // a connection
         CAIRN_LEASE_MS_DEFAULT = 30 * 1000,
         CAIRN_LEASE_MS_MAX = 10 * 60 * 1000,
         CAIRN_FRAME_TIMEOUT_MS = 10 * 1000, // a frame begun and not finished
         CAIRN_SPACES_MAX = 1024,
-        CAIRN_NAME_BYTES_MAX = 128,     // model, revision, layout, owner
+        CAIRN_NAME_BYTES_MAX = 128, // model, revision, layout, owner
         CAIRN_LAYERS_MAX = 256,
         CAIRN_KV_HEADS_MAX = 256,
         CAIRN_QUERY_HEADS_MAX = 1024,
-        CAIRN_GROUP_MAX = 128,          // query heads a KV head
+        CAIRN_GROUP_MAX = 128, // query heads a KV head
         CAIRN_DIM_MAX = 576,
         CAIRN_BLOCK_TOKENS_MAX = 1024,
-        CAIRN_CONTEXTS_MAX = 256,       // a connection
-        CAIRN_PAIRS_MAX = 512,          // (context, layer) pairs a Retrieve
+        CAIRN_CONTEXTS_MAX = 256, // a connection
+        CAIRN_PAIRS_MAX = 512,    // (context, layer) pairs a Retrieve
         CAIRN_STEPS_MAX = 64,
-        CAIRN_EXCLUDED_MAX = 64,        // ranges a Retrieve
-        CAIRN_ROWS_MAX = 65536,         // rows a head and step
+        CAIRN_EXCLUDED_MAX = 64, // ranges a Retrieve
+        CAIRN_ROWS_MAX = 65536,  // rows a head and step
         CAIRN_APPEND_TOKENS_MAX = 65536,
-        CAIRN_TEXT_BYTES_MAX = 512,     // an error's text
+        CAIRN_TEXT_BYTES_MAX = 512, // an error's text
 };
 
-#define CAIRN_ARENA_BYTES_MAX (1ull << 40)
-#define CAIRN_BLOCK_BYTES_MAX (256ull << 20)
+#define CAIRN_ARENA_BYTES_MAX    (1ull << 40)
+#define CAIRN_BLOCK_BYTES_MAX    (256ull << 20)
 #define CAIRN_CONTEXT_TOKENS_MAX (16ull << 20)
 
 #endif

@@ -1,12 +1,13 @@
-// Where each part of a Retrieve or Attend answer lies in its result region. One function serves daemon and clients.
-// May be used by: daemon, client, tests. May use: proto. Threads: any; pure.
+// Where each part of a Retrieve or Attend answer lies in its result region. One function serves
+// daemon and clients. May be used by: daemon, client, tests. May use: proto. Threads: any; pure.
 //
-// Parts, each at a multiple of 64 bytes, in this order; P pairs, S steps, H KV heads, Q query heads, k = k_max:
+// Parts, each at a multiple of 64 bytes, in this order; P pairs, S steps, H KV heads, Q query
+// heads, k = k_max:
 //   counts     u32 [P][S][H]            rows chosen, <= k
 //   positions  u32 [P][S][H][k]         ascending; the tail beyond the count is zero
-//   scores     f32 [P][S][H][k]         log of the group's softmax probability (GROUP_MAX: of the largest)
-//   lse        f32 [P][S][Q][2]         log-sum-exp of the chosen, and of all tokens that were not excluded
-//   part_lse   f32 [P][S][Q]            Attend: log-sum-exp of the attended rows
+//   scores     f32 [P][S][H][k]         log of the group's softmax probability (GROUP_MAX: of the
+//   largest) lse        f32 [P][S][Q][2]         log-sum-exp of the chosen, and of all tokens that
+//   were not excluded part_lse   f32 [P][S][Q]            Attend: log-sum-exp of the attended rows
 //   part_out   f32 [P][S][Q][v_dim]     Attend: attention output over them
 //   rest_lse   f32 [P][S][Q]            if asked: log-sum-exp of the rest (-inf: nothing left)
 //   rest_out   f32 [P][S][Q][v_dim]     if asked: attention output of the rest

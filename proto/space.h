@@ -1,5 +1,5 @@
-// A space in plain C: the immutable description of a KV cache, its check, its fingerprint and its sizes.
-// May be used by: all folders. May use: proto. Threads: any; pure.
+// A space in plain C: the immutable description of a KV cache, its check, its fingerprint and its
+// sizes. May be used by: all folders. May use: proto. Threads: any; pure.
 #ifndef CAIRN_SPACE_H
 #define CAIRN_SPACE_H
 
@@ -10,7 +10,10 @@
 #include "proto/key.h"
 #include "proto/limits.h"
 
-enum cairn_space_kind { CAIRN_SPACE_ATTENTION = 0, CAIRN_SPACE_OPAQUE = 1 };
+enum cairn_space_kind {
+        CAIRN_SPACE_ATTENTION = 0,
+        CAIRN_SPACE_OPAQUE = 1
+};
 enum cairn_dtype {
         CAIRN_DTYPE_NONE = 0,
         CAIRN_DTYPE_F32 = 1,
@@ -25,10 +28,14 @@ enum cairn_row_codec {
         CAIRN_ROW_Q4 = 2,
         CAIRN_ROW_NONE = 3,
 };
-enum cairn_rope { CAIRN_ROPE_APPLIED = 0, CAIRN_ROPE_NOT_APPLIED = 1, CAIRN_ROPE_NONE = 2 };
+enum cairn_rope {
+        CAIRN_ROPE_APPLIED = 0,
+        CAIRN_ROPE_NOT_APPLIED = 1,
+        CAIRN_ROPE_NONE = 2
+};
 
-// All fields are part of the fingerprint. Strings end with a zero. Opaque spaces use kind, model, revision, layout,
-// cache_group, tp_*, block_tokens and block_bytes; the rest must be zero.
+// All fields are part of the fingerprint. Strings end with a zero. Opaque spaces use kind, model,
+// revision, layout, cache_group, tp_*, block_tokens and block_bytes; the rest must be zero.
 struct cairn_space {
         uint32_t kind;
         char model[CAIRN_NAME_BYTES_MAX + 1];
@@ -53,8 +60,8 @@ struct cairn_space {
         uint64_t block_bytes; // opaque spaces; 0 in attention spaces
 };
 
-// An attention space with the defaults of the design: blocks of 256 tokens, runs of 128, 2-bit landmarks, 8 outlier
-// channels, 2-bit value codes, q8 rows, f16, one rank.
+// An attention space with the defaults of the design: blocks of 256 tokens, runs of 128, 2-bit
+// landmarks, 8 outlier channels, 2-bit value codes, q8 rows, f16, one rank.
 void cairn_space_defaults(struct cairn_space *ret_space);
 
 // CAIRN_OK, or CAIRN_EINVAL with the field and what it may be in ret_text (may be NULL).
@@ -66,9 +73,11 @@ void cairn_space_fingerprint(const struct cairn_space *space, struct cairn_key *
 // Bytes of one element of a dtype (0: unknown).
 uint32_t cairn_dtype_bytes(uint32_t dtype);
 
-// Raw bytes of one (layer, KV head) of a block: K [tokens][k_dim] then V [tokens][v_dim], in the dtype.
+// Raw bytes of one (layer, KV head) of a block: K [tokens][k_dim] then V [tokens][v_dim], in the
+// dtype.
 uint64_t cairn_space_head_bytes(const struct cairn_space *space, uint64_t tokens);
-// Raw bytes of one layer ([KV head] of the above) and of a whole block ([layer] of that). Opaque: a block is one layer.
+// Raw bytes of one layer ([KV head] of the above) and of a whole block ([layer] of that). Opaque: a
+// block is one layer.
 uint64_t cairn_space_layer_bytes(const struct cairn_space *space);
 uint64_t cairn_space_block_bytes(const struct cairn_space *space);
 
