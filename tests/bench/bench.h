@@ -1,5 +1,5 @@
-// What a benchmark case fills in: one number beside a baseline taken in the same process and minute.
-// Used by tests/bench/ alone.
+// What a benchmark case fills in: one number beside a baseline taken in the same process and
+// minute. Used by tests/bench/ alone.
 #ifndef CAIRN_BENCH_H
 #define CAIRN_BENCH_H
 
@@ -7,7 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CAIRN_BENCH_EXTRAS_MAX = 24, CAIRN_BENCH_TEXT_MAX = 64 };
+enum {
+        CAIRN_BENCH_EXTRAS_MAX = 24,
+        CAIRN_BENCH_TEXT_MAX = 64
+};
 
 // A further number worth printing (percentile, CPU seconds, physical limit).
 struct cairn_bench_extra {
@@ -15,8 +18,9 @@ struct cairn_bench_extra {
         double value;
 };
 
-// The result of one case. `params` is a JSON object text, e.g. {"dim":128}. `ratio` is ours over the baseline's
-// throughput (or, where the case says so, latency over latency), computed by the case.
+// The result of one case. `params` is a JSON object text, e.g. {"dim":128}. `ratio` is ours over
+// the baseline's throughput (or, where the case says so, latency over latency), computed by the
+// case.
 struct cairn_bench_report {
         char params[512];
         char unit[CAIRN_BENCH_TEXT_MAX];
@@ -28,8 +32,8 @@ struct cairn_bench_report {
         struct cairn_bench_extra extras[CAIRN_BENCH_EXTRAS_MAX];
 };
 
-// A case: parses its own flags (argv[0] is the case's name), fills `ret_report`; returns 0, or -1 after printing
-// what was wrong to stderr.
+// A case: parses its own flags (argv[0] is the case's name), fills `ret_report`; returns 0, or -1
+// after printing what was wrong to stderr.
 struct cairn_bench_case {
         const char *name;
         const char *help; // one line a flag
