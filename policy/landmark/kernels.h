@@ -1,0 +1,98 @@
+// The kernel table: what each instruction set does in its own way and with the same result, bit for
+// bit. Used by policy/landmark and its tests. Threads: any, once chosen.
+//
+// Codes are laid out as README.md says: groups of 32 tokens. Tables hold bytes of at most
+// CAIRN_TABLE_MAX, so that four look-ups add up in a byte. Queries come in batches of up to
+// CAIRN_BATCH.
+#ifndef CAIRN_LANDMARK_KERNELS_H
+#define CAIRN_LANDMARK_KERNELS_H
+
+#include <stdint.h>
+
+#include "policy/landmark/landmark.h"
+
+enum {
+        CAIRN_GROUP_TOKENS = 32,
+        CAIRN_BATCH = 4,
+        CAIRN_TABLE_MAX = 63,
+        CAIRN_OUTLIER_WEIGHTS_MAX =
+            128, // sum of the weights' sizes: sums of products with bytes fit 16 bits
+        CAIRN_QUERY_MAX = 8191, // size of a quantized query element: sums over 576 dims fit 32 bits
+        CAIRN_WEIGHTS_SUM_MAX = 520, // of a group of value weights, each at most 255
+        CAIRN_DIM_PADDED_MAX = 576,  // the largest dim, padded to 16 or 32
+};
+
+// Turns integers into scores: ((sum * unit + base) * scale[token] + outlier * outlier_unit) + mean.
+struct cairn_score_terms {
+        float unit;
+        float base;
+        float outlier_unit;
+        float mean;
+};
+
+struct cairn_kernels {
+        enum cairn_isa isa;
+
+        // sums[q * stride + t] = sum over columns of tables[q][2j][low nibble] + tables[q][2j +
+        // 1][high nibble]. codes [groups][columns][32], tables [queries][2 * columns][16].
+        void (*table_sums)(const uint8_t *codes, uint32_t columns, uint32_t groups,
+                           const uint8_t *tables, uint32_t queries, uint16_t *sums,
+                           uint32_t stride);
+        // sums[q * stride + t] = sum over channels of (rows - 128) * weights[q][channel].
+        // rows [groups][pairs][32][2], weights [queries][2 * pairs].
+        void (*outlier_sums)(const uint8_t *rows, uint32_t pairs, uint32_t groups,
+                             const int8_t *weights, uint32_t queries, int16_t *sums,
+                             uint32_t stride);
+        // Scores of `groups` groups; NaN becomes -inf, +inf the largest float. outliers may be
+        // NULL. Returns the largest.
+        float (*finish)(const uint16_t *sums, const int16_t *outliers, const uint16_t *scales,
+                        uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores);
+        // Sum of exp(scores[i] - max) over n (a multiple of 32), in lanes.
+        float (*exp_sum)(const float *scores, uint32_t n, float max);
+        // weights[i] = exp(scores[i] - max).
+        void (*exp_weights)(const float *scores, uint32_t n, float max, float *ret_weights);
+        // keys[i] = order key of max over q of scores[q * stride + i] - lse[q]; n a multiple of 32.
+        void (*rank_max)(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
+                         uint32_t n, int32_t *ret_keys);
+        // keys[i] = order key of sum over q of exp(scores[q * stride + i] - lse[q]).
+        void (*rank_sum)(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
+                         uint32_t n, int32_t *ret_keys);
+        // Appends first + i for every keys[i] >= threshold, in order; returns how many. ret_slots
+        // has room for n + 16.
+        uint32_t (*collect)(const int32_t *keys, uint32_t n, int32_t threshold, uint32_t first,
+                            uint32_t *ret_slots);
+        // dots[q] = sum of row[j] * queries[q * bytes + j]; bytes a multiple of 16.
+        void (*row_dots)(const int8_t *row, uint32_t bytes, const int16_t *queries,
+                         uint32_t n_queries, int32_t *ret_dots);
+        // Sum of a[j] * b[j] in lanes; n a multiple of 16.
+        float (*dot)(const float *a, const float *b, uint32_t n);
+        // out[j] += row[j] * weight.
+        void (*axpy)(const float *row, float weight, uint32_t n, float *out);
+        // Orthonormal Walsh-Hadamard transform in place; n a power of two >= 8.
+        void (*hadamard)(float *x, uint32_t n);
+        // codes[s] = nearest grid point to (y[s], y[s + subs], ...) / unit; ret_points gets the
+        // points times 1, planar like y. subs a multiple of 2. Distances are compared as half norm
+        // - dot; ties: the lower code.
+        void (*nearest)(const float *y, uint32_t subs, float inverse, uint32_t bits,
+                        uint8_t *ret_codes, float *ret_points);
+        // out[q * out_stride + planar dim] += units[q] * sum over the 32 tokens of weights[q * 32 +
+        // t] * point. codes: one group, [blocks][8][32]; bits 2 or 4.
+        void (*value_sums)(const uint8_t *codes, uint32_t blocks, uint32_t bits,
+                           const uint8_t *weights, const float *units, uint32_t queries, float *out,
+                           uint32_t out_stride);
+};
+
+extern const struct cairn_kernels cairn_kernels_scalar;
+#if defined(__x86_64__)
+extern const struct cairn_kernels cairn_kernels_avx2;
+extern const struct cairn_kernels cairn_kernels_avx512;
+#elif defined(__aarch64__)
+extern const struct cairn_kernels cairn_kernels_neon;
+#endif
+
+// The chosen table (isa.c).
+const struct cairn_kernels *cairn_kernels_chosen(void);
+// The table of an ISA, or NULL where this build or machine lacks it.
+const struct cairn_kernels *cairn_kernels_of(enum cairn_isa isa);
+
+#endif

@@ -1,0 +1,143 @@
+// Arithmetic that every instruction set does in the same order: half floats, exp, log, ordered
+// keys. The vector kernels (score_body.h) repeat these operations one for one; change both or
+// neither. Used by policy/landmark alone. Threads: any; pure.
+#ifndef CAIRN_LANDMARK_NUMERIC_H
+#define CAIRN_LANDMARK_NUMERIC_H
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+        CAIRN_LANES = 16
+}; // sums run in lanes: lane = index mod 16, then halves are added: +8, +4, +2, +1
+
+#define CAIRN_ELEMENT_MAX \
+        1e16f // elements beyond it are clamped: squares of a whole run stay finite
+
+static inline uint32_t cairn_bits_of(float x)
+{
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        return bits;
+}
+
+static inline float cairn_float_of(uint32_t bits)
+{
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        return x;
+}
+
+static inline float cairn_half_to_float(uint16_t half)
+{
+        uint32_t magnitude = half & 0x7fffu;
+        uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
+        if (magnitude >= 0x7c00u)
+                return cairn_float_of(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13) |
+                                      (magnitude > 0x7c00u ? 0x00400000u : 0));
+        float value = cairn_float_of(magnitude << 13) * 0x1p112f;
+        return cairn_float_of(cairn_bits_of(value) | sign);
+}
+
+// Round to nearest even; overflow gives an infinity, NaN a quiet NaN.
+static inline uint16_t cairn_half_from_float(float x)
+{
+        uint32_t bits = cairn_bits_of(x);
+        uint16_t sign = (uint16_t)((bits >> 16) & 0x8000u);
+        uint32_t magnitude = bits & 0x7fffffffu;
+        if (magnitude > 0x7f800000u)
+                return sign | 0x7e00u;
+        if (magnitude >= 0x477ff000u) // 65520: rounds to infinity
+                return sign | 0x7c00u;
+        if (magnitude < 0x38800000u) { // below 2^-14: subnormal; the addition rounds
+                float shifted = cairn_float_of(magnitude) + 0.5f;
+                return (uint16_t)(sign | (cairn_bits_of(shifted) - 0x3f000000u));
+        }
+        uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+        return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+static inline float cairn_bf16_to_float(uint16_t bits)
+{
+        return cairn_float_of((uint32_t)bits << 16);
+}
+
+// Nearest integer, ties to even, for |x| < 2^22.
+static inline int32_t cairn_round(float x)
+{
+        return (int32_t)cairn_bits_of(x + 12582912.0f) - 0x4b400000;
+}
+
+// exp(x) for x <= 0, NaN counted as -inf; 0 below -87. Cody and Waite's reduction, a polynomial of
+// degree 6.
+#define CAIRN_EXP_LOWEST (-87.0f)
+#define CAIRN_EXP_LOG2E  1.44269504f
+#define CAIRN_EXP_LN2_HI 0.693145752f
+#define CAIRN_EXP_LN2_LO 1.42860677e-6f
+#define CAIRN_EXP_ROUND  12582912.0f // 1.5 * 2^23: adding it rounds to an integer
+#define CAIRN_EXP_C2     0.5f
+#define CAIRN_EXP_C3     0.166666667f
+#define CAIRN_EXP_C4     0.0416666667f
+#define CAIRN_EXP_C5     0.00833333333f
+#define CAIRN_EXP_C6     0.00138888889f
+
+static inline float cairn_exp_negative(float x)
+{
+        float c = x > CAIRN_EXP_LOWEST ? x : CAIRN_EXP_LOWEST;
+        float shifted = c * CAIRN_EXP_LOG2E + CAIRN_EXP_ROUND;
+        float n = shifted - CAIRN_EXP_ROUND;
+        float r = c - n * CAIRN_EXP_LN2_HI;
+        r = r - n * CAIRN_EXP_LN2_LO;
+        float p = CAIRN_EXP_C6 * r + CAIRN_EXP_C5;
+        p = p * r + CAIRN_EXP_C4;
+        p = p * r + CAIRN_EXP_C3;
+        p = p * r + CAIRN_EXP_C2;
+        p = p * r + 1.0f;
+        p = p * r + 1.0f;
+        uint32_t power = (cairn_bits_of(shifted) << 23) + 0x3f800000u;
+        float y = p * cairn_float_of(power);
+        return x > CAIRN_EXP_LOWEST ? y : 0.0f;
+}
+
+// log(x) in double for x >= 0 by atanh's series, the same on every machine; -inf for 0. Error below
+// 1e-14.
+static inline double cairn_log(double x)
+{
+        if (!(x > 0))
+                return -INFINITY;
+        if (x < 0x1p-1000)
+                return cairn_log(x * 0x1p200) - 200 * 0.693147180559945309417;
+        uint64_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        int64_t exponent = (int64_t)(bits >> 52) - 1023;
+        bits = (bits & 0xfffffffffffffull) | 0x3ff0000000000000ull;
+        double m;
+        memcpy(&m, &bits, sizeof m);
+        if (m > 1.41421356237309515) {
+                m *= 0.5;
+                exponent += 1;
+        }
+        double z = (m - 1) / (m + 1), z2 = z * z, sum = 0;
+        for (int k = 21; k >= 3; k -= 2)
+                sum = (sum + 1.0 / k) * z2;
+        return (double)exponent * 0.693147180559945309417 + 2 * z * (1 + sum);
+}
+
+// A signed integer that orders as the float does; -0 equals +0. Floats must not be NaN.
+static inline int32_t cairn_order_key(float x)
+{
+        int32_t bits = (int32_t)cairn_bits_of(x + 0.0f);
+        return bits ^ (int32_t)((uint32_t)(bits >> 31) & 0x7fffffffu);
+}
+
+static inline float cairn_order_value(int32_t key)
+{
+        return cairn_float_of((uint32_t)(key ^ (int32_t)((uint32_t)(key >> 31) & 0x7fffffffu)));
+}
+
+// Key of what may never be chosen: below the key of -inf.
+#define CAIRN_KEY_NEVER INT32_MIN
+
+#endif

@@ -1,0 +1,226 @@
+// The reference kernels: plain C, the order of operations that all others repeat.
+#include <assert.h>
+
+#include "policy/landmark/grid.h"
+#include "policy/landmark/kernels.h"
+#include "policy/landmark/numeric.h"
+
+static float lanes_total(float lanes[CAIRN_LANES])
+{
+        for (uint32_t half = CAIRN_LANES / 2; half > 0; half /= 2)
+                for (uint32_t i = 0; i < half; i++)
+                        lanes[i] = lanes[i] + lanes[i + half];
+        return lanes[0];
+}
+
+static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
+                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride)
+{
+        for (uint32_t q = 0; q < queries; q++) {
+                const uint8_t *table = tables + (size_t)q * columns * 2 * CAIRN_GRID_POINTS;
+                for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i++) {
+                        uint32_t group = i / CAIRN_GROUP_TOKENS, token = i % CAIRN_GROUP_TOKENS;
+                        const uint8_t *code =
+                            codes + (size_t)group * columns * CAIRN_GROUP_TOKENS + token;
+                        uint32_t sum = 0;
+                        for (uint32_t j = 0; j < columns; j++) {
+                                uint8_t byte = code[(size_t)j * CAIRN_GROUP_TOKENS];
+                                sum += table[(2 * j) * CAIRN_GRID_POINTS + (byte & 15u)];
+                                sum += table[(2 * j + 1) * CAIRN_GRID_POINTS + (byte >> 4)];
+                        }
+                        sums[(size_t)q * stride + i] = (uint16_t)sum;
+                }
+        }
+}
+
+static void outlier_sums(const uint8_t *rows, uint32_t pairs, uint32_t groups,
+                         const int8_t *weights, uint32_t queries, int16_t *sums, uint32_t stride)
+{
+        for (uint32_t q = 0; q < queries; q++) {
+                for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i++) {
+                        uint32_t group = i / CAIRN_GROUP_TOKENS, token = i % CAIRN_GROUP_TOKENS;
+                        const uint8_t *row =
+                            rows + (size_t)group * pairs * 2 * CAIRN_GROUP_TOKENS + token * 2;
+                        int32_t sum = 0;
+                        for (uint32_t p = 0; p < pairs; p++) {
+                                const uint8_t *pair = row + (size_t)p * 2 * CAIRN_GROUP_TOKENS;
+                                const int8_t *weight = weights + (q * pairs + p) * 2;
+                                sum += ((int32_t)pair[0] - 128) * weight[0];
+                                sum += ((int32_t)pair[1] - 128) * weight[1];
+                        }
+                        sums[(size_t)q * stride + i] = (int16_t)sum;
+                }
+        }
+}
+
+static float finish(const uint16_t *sums, const int16_t *outliers, const uint16_t *scales,
+                    uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores)
+{
+        float max = -INFINITY;
+        for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i++) {
+                float score = (float)sums[i] * terms->unit + terms->base;
+                score = score * cairn_half_to_float(scales[i]);
+                if (outliers)
+                        score = score + (float)outliers[i] * terms->outlier_unit;
+                score = score + terms->mean;
+                score = score > -INFINITY ? score : -INFINITY;
+                score = score < FLT_MAX ? score : FLT_MAX;
+                ret_scores[i] = score;
+                max = score > max ? score : max;
+        }
+        return max;
+}
+
+static float exp_sum(const float *scores, uint32_t n, float max)
+{
+        float lanes[CAIRN_LANES] = {0};
+        for (uint32_t i = 0; i < n; i++)
+                lanes[i % CAIRN_LANES] =
+                    lanes[i % CAIRN_LANES] + cairn_exp_negative(scores[i] - max);
+        return lanes_total(lanes);
+}
+
+static void exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
+{
+        for (uint32_t i = 0; i < n; i++)
+                ret_weights[i] = cairn_exp_negative(scores[i] - max);
+}
+
+static void rank_max(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
+                     uint32_t n, int32_t *ret_keys)
+{
+        for (uint32_t i = 0; i < n; i++) {
+                float best = -INFINITY;
+                for (uint32_t q = 0; q < queries; q++) {
+                        float rank = scores[q * stride + i] - lse[q];
+                        best = rank > best ? rank : best;
+                }
+                ret_keys[i] = cairn_order_key(best);
+        }
+}
+
+static void rank_sum(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
+                     uint32_t n, int32_t *ret_keys)
+{
+        for (uint32_t i = 0; i < n; i++) {
+                float sum = 0;
+                for (uint32_t q = 0; q < queries; q++)
+                        sum = sum + cairn_exp_negative(scores[q * stride + i] - lse[q]);
+                ret_keys[i] = cairn_order_key(sum);
+        }
+}
+
+static uint32_t collect(const int32_t *keys, uint32_t n, int32_t threshold, uint32_t first,
+                        uint32_t *ret_slots)
+{
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < n; i++) {
+                ret_slots[count] = first + i;
+                count += keys[i] >= threshold;
+        }
+        return count;
+}
+
+static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, uint32_t n_queries,
+                     int32_t *ret_dots)
+{
+        for (uint32_t q = 0; q < n_queries; q++) {
+                const int16_t *query = queries + (size_t)q * bytes;
+                int32_t sum = 0;
+                for (uint32_t j = 0; j < bytes; j++)
+                        sum += row[j] * query[j];
+                ret_dots[q] = sum;
+        }
+}
+
+static float dot(const float *a, const float *b, uint32_t n)
+{
+        float lanes[CAIRN_LANES] = {0};
+        for (uint32_t j = 0; j < n; j++)
+                lanes[j % CAIRN_LANES] = lanes[j % CAIRN_LANES] + a[j] * b[j];
+        return lanes_total(lanes);
+}
+
+static void axpy(const float *row, float weight, uint32_t n, float *out)
+{
+        for (uint32_t j = 0; j < n; j++)
+                out[j] = out[j] + row[j] * weight;
+}
+
+static void hadamard(float *x, uint32_t n)
+{
+        for (uint32_t h = 1; h < n; h *= 2) {
+                for (uint32_t i = 0; i < n; i += 2 * h) {
+                        for (uint32_t j = i; j < i + h; j++) {
+                                float a = x[j], b = x[j + h];
+                                x[j] = a + b;
+                                x[j + h] = a - b;
+                        }
+                }
+        }
+        float unit = (float)(1.0 / sqrt(n));
+        for (uint32_t i = 0; i < n; i++)
+                x[i] = x[i] * unit;
+}
+
+static void nearest(const float *y, uint32_t subs, float inverse, uint32_t bits, uint8_t *ret_codes,
+                    float *ret_points)
+{
+        const struct cairn_grid *grid = cairn_grid_of(bits);
+        float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX], halves[CAIRN_GRID_POINTS];
+        cairn_grid_expand(grid, points, halves);
+        for (uint32_t s = 0; s < subs; s++) {
+                float best = INFINITY;
+                uint32_t code = 0;
+                for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
+                        float distance = halves[c];
+                        for (uint32_t i = 0; i < grid->dims; i++)
+                                distance = distance - y[s + i * subs] * inverse * points[c][i];
+                        code = distance < best ? c : code;
+                        best = distance < best ? distance : best;
+                }
+                ret_codes[s] = (uint8_t)code;
+                for (uint32_t i = 0; i < grid->dims; i++)
+                        ret_points[s + i * subs] = points[code][i];
+        }
+}
+
+static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
+                       const float *units, uint32_t queries, float *out, uint32_t out_stride)
+{
+        const struct cairn_grid *grid = cairn_grid_of(bits);
+        uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
+        for (uint32_t q = 0; q < queries; q++) {
+                for (uint32_t s = 0; s < subs; s++) {
+                        int32_t sums[CAIRN_GRID_DIMS_MAX] = {0};
+                        for (uint32_t t = 0; t < CAIRN_GROUP_TOKENS; t++) {
+                                uint32_t code = cairn_value_code(codes, s, t);
+                                for (uint32_t i = 0; i < grid->dims; i++)
+                                        sums[i] += weights[q * CAIRN_GROUP_TOKENS + t] *
+                                                   grid->points[code * grid->dims + i];
+                        }
+                        for (uint32_t i = 0; i < grid->dims; i++) {
+                                float *at = out + (size_t)q * out_stride + s + i * subs;
+                                *at = *at + (float)sums[i] * units[q];
+                        }
+                }
+        }
+}
+
+const struct cairn_kernels cairn_kernels_scalar = {
+    .isa = CAIRN_ISA_SCALAR,
+    .table_sums = table_sums,
+    .outlier_sums = outlier_sums,
+    .finish = finish,
+    .exp_sum = exp_sum,
+    .exp_weights = exp_weights,
+    .rank_max = rank_max,
+    .rank_sum = rank_sum,
+    .collect = collect,
+    .row_dots = row_dots,
+    .dot = dot,
+    .axpy = axpy,
+    .hadamard = hadamard,
+    .nearest = nearest,
+    .value_sums = value_sums,
+};
