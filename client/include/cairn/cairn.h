@@ -1,0 +1,453 @@
+// libcairn: how a worker speaks with cairnd. This header stands alone.
+//
+// A *client* is one connection that mends itself. It belongs to one thread: nothing here locks;
+// several clients in one process are fine. Every request takes a `struct cairn_call *`:
+//   NULL     the call blocks until the daemon has answered (or the client's timeout has passed);
+//   a call   the call returns at once; its on_done runs later, exactly once, inside
+//   cairn_client_poll or inside a
+//            blocking call, never inside the call that started it. Call, arguments that are said to
+//            be kept, and outputs must stay until then. A negative return means: not started,
+//            on_done will not run.
+// Results are 0 or a negative enum cairn_status; outputs (ret_*) are untouched on failure.
+// cairn_client_error tells cause and remedy of the last failure.
+//
+// Memory that lies in an arena (cairn_client_arena_create) is shared with the daemon: blocks, rows,
+// queries and results in it move without a copy through the socket. Any other memory works too,
+// copied.
+//
+// If the connection is lost, requests under way end with CAIRN_EDISCONNECTED; the next call
+// connects again, shares the arenas anew and opens the spaces again. Leases and contexts die with
+// the connection: CAIRN_ESTALE.
+#ifndef CAIRN_CAIRN_H
+#define CAIRN_CAIRN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CAIRN_API __attribute__((visibility("default")))
+
+// ---- status codes ----
+
+#ifndef CAIRN_STATUS_H // the library's own sources have them already
+enum cairn_status {
+        CAIRN_OK = 0,
+        CAIRN_EINVAL = -1,         // a field is out of range or contradicts another
+        CAIRN_EPROTO = -2,         // bytes that are no valid frame or message
+        CAIRN_EVERSION = -3,       // protocol or disk format of another version
+        CAIRN_EUNSUPPORTED = -4,   // known, but not built or not enabled
+        CAIRN_ENOENT = -5,         // block, space, context or arena not there (a miss)
+        CAIRN_EEXIST = -6,         // the block was there already: nothing written, nothing wrong
+        CAIRN_ECORRUPT = -7,       // stored bytes fail their checksum: a miss, may be put again
+        CAIRN_ENOSPC = -8,         // no room in the tier, the quota or the disk
+        CAIRN_ENOMEM = -9,         // no memory left in the budget
+        CAIRN_EBUSY = -10,         // too many of these under way or open: wait and retry
+        CAIRN_EAGAIN = -11,        // lost a race with another request: retry
+        CAIRN_EDEADLINE = -12,     // the request's deadline passed
+        CAIRN_ECANCELLED = -13,    // given up since the connection or the daemon ends
+        CAIRN_EIO = -14,           // the device failed
+        CAIRN_EPERM = -15,         // this uid may not
+        CAIRN_EMISMATCH = -16,     // the space differs from the one named
+        CAIRN_ERANGE = -17,        // a range leaves its arena, payload or result region
+        CAIRN_ESTALE = -18,        // a lease, arena or context that is no longer valid
+        CAIRN_EHELD = -19,         // pinned, leased or under hold
+        CAIRN_EDISCONNECTED = -20, // no daemon at the other end
+        CAIRN_EINTERNAL = -21,     // a bug: please report
+        CAIRN_STATUS_COUNT = 22,
+};
+#endif
+
+// The code's name, what happened, and what to do; never NULL, constant.
+CAIRN_API const char *cairn_error_name(int status);
+CAIRN_API const char *cairn_error_text(int status);
+CAIRN_API const char *cairn_error_remedy(int status);
+
+// ---- spaces, keys ----
+
+#ifndef CAIRN_SPACE_H
+enum cairn_space_kind {
+        CAIRN_SPACE_ATTENTION = 0,
+        CAIRN_SPACE_OPAQUE = 1
+};
+enum cairn_dtype {
+        CAIRN_DTYPE_NONE = 0,
+        CAIRN_DTYPE_F32 = 1,
+        CAIRN_DTYPE_F16 = 2,
+        CAIRN_DTYPE_BF16 = 3,
+        CAIRN_DTYPE_F8E4M3 = 4,
+        CAIRN_DTYPE_F8E5M2 = 5,
+};
+enum cairn_row_codec {
+        CAIRN_ROW_RAW = 0,
+        CAIRN_ROW_Q8 = 1,
+        CAIRN_ROW_Q4 = 2,
+        CAIRN_ROW_NONE = 3,
+};
+enum cairn_rope {
+        CAIRN_ROPE_APPLIED = 0,
+        CAIRN_ROPE_NOT_APPLIED = 1,
+        CAIRN_ROPE_NONE = 2
+};
+#endif
+
+#ifndef CAIRN_KEY_H
+struct cairn_key {
+        uint8_t bytes[32];
+};
+#endif
+
+enum {
+        CAIRN_CONFIG_NAME_BYTES = 129
+}; // with the final zero
+
+// The immutable description of a KV cache: every field is part of every key. Begin with
+// cairn_space_config_init.
+struct cairn_space_config {
+        uint32_t kind; // enum cairn_space_kind
+        char model[CAIRN_CONFIG_NAME_BYTES];
+        char revision[CAIRN_CONFIG_NAME_BYTES];
+        char layout[CAIRN_CONFIG_NAME_BYTES]; // "lhkv" for attention spaces
+        uint32_t layers;
+        uint32_t kv_heads;
+        uint32_t k_dim;
+        uint32_t v_dim; // 0: no values
+        uint32_t dtype; // enum cairn_dtype
+        uint32_t block_tokens;
+        uint32_t cache_group;
+        uint32_t tp_rank;
+        uint32_t tp_size;
+        uint32_t rope;          // enum cairn_rope: whether keys are rotated already
+        uint32_t landmark_bits; // 0: no retrieval, 1, 2, 4 or 8
+        uint32_t outliers;
+        uint32_t run_tokens;
+        uint32_t value_bits;  // 0, 2 or 4
+        uint32_t k_codec;     // enum cairn_row_codec
+        uint32_t v_codec;     // enum cairn_row_codec
+        uint64_t block_bytes; // opaque spaces only
+};
+
+// What the daemon knows of a space. Strings and pointers live for the call that hands it over.
+struct cairn_space_info {
+        struct cairn_space_config config;
+        struct cairn_key fingerprint;
+        uint64_t block_bytes; // of one raw block
+        uint64_t blocks;
+        uint64_t ram_bytes;
+        uint64_t nvme_bytes;
+};
+
+// An attention space with the defaults: f16, blocks of 256 tokens, 2-bit landmarks with 8 outlier
+// channels, 2-bit value codes, q8 rows, one rank. Model, layers, heads and dims are the caller's to
+// fill in.
+CAIRN_API void cairn_space_config_init(struct cairn_space_config *ret_config);
+// CAIRN_EINVAL with the field and what it may be in ret_text (may be NULL).
+CAIRN_API int cairn_space_config_check(const struct cairn_space_config *config, char *ret_text,
+                                       size_t text_bytes);
+// Bytes of a raw block: [layer][KV head]{K [tokens][k_dim], V [tokens][v_dim]} in the dtype.
+CAIRN_API uint64_t cairn_space_config_block_bytes(const struct cairn_space_config *config);
+CAIRN_API void cairn_space_config_fingerprint(const struct cairn_space_config *config,
+                                              struct cairn_key *ret_fingerprint);
+
+// Keys of the full blocks of tokens[count]: count / block_tokens of them go to ret_keys; returns
+// their number. `parent` NULL: the chain begins here. `salt` and `adapter`: bytes that set chains
+// apart, NULL with size 0 for none.
+CAIRN_API size_t cairn_chain_keys(const struct cairn_key *fingerprint, uint32_t block_tokens,
+                                  const void *salt, size_t salt_bytes, const void *adapter,
+                                  size_t adapter_bytes, const struct cairn_key *parent,
+                                  const uint32_t *tokens, size_t count, struct cairn_key *ret_keys);
+// 64 hex digits and a zero; and back (CAIRN_EINVAL).
+CAIRN_API void cairn_key_to_text(const struct cairn_key *key, char ret_text[65]);
+CAIRN_API int cairn_key_from_text(const char *text, struct cairn_key *ret_key);
+
+// ---- the client ----
+
+struct cairn_client;
+
+struct cairn_client_options {
+        const char *socket_path;    // NULL: $CAIRN_SOCKET, $XDG_RUNTIME_DIR/cairn/cairnd.sock,
+                                    // /run/cairn/cairnd.sock
+        const char *name;           // told to the daemon; NULL: the program's name
+        uint32_t timeout_ms;        // deadline of requests that name none; 0: 30 s
+        uint32_t connect_wait_ms;   // how long the first connect waits for a daemon that is not
+                                    // there; 0: one try
+        uint32_t reconnect_wait_ms; // the same once the connection was lost; 0: 2 s
+};
+
+// A request under way. The caller embeds it, fills on_done, arg and deadline_ms, and keeps it until
+// on_done runs.
+struct cairn_call {
+        void (*on_done)(struct cairn_call *call, int status);
+        void *arg;
+        uint32_t deadline_ms; // 0: the client's timeout
+        uint64_t id;          // the library's
+};
+
+// What the daemon said when the client connected.
+struct cairn_server_info {
+        uint64_t incarnation; // another number after every start of the daemon
+        uint32_t protocol;
+        char server[64];
+        char isa[32];
+};
+
+struct cairn_ping_info {
+        uint64_t incarnation;
+        uint32_t state; // 0: starting, 1: ready, 2: draining
+        uint64_t uptime_ms;
+};
+
+// Connects. options NULL: defaults. CAIRN_EDISCONNECTED: nobody there; CAIRN_EVERSION: no common
+// protocol version; CAIRN_EINVAL: socket path above 107 bytes. ret_text (may be NULL) gets the
+// cause and the remedy.
+CAIRN_API int cairn_client_create(const struct cairn_client_options *options,
+                                  struct cairn_client **ret_client, char *ret_text,
+                                  size_t text_bytes);
+// Ends the connection and unmaps the arenas. Calls under way are forgotten: their on_done does not
+// run. NULL is fine.
+CAIRN_API void cairn_client_destroy(struct cairn_client *client);
+
+// Text of the last failure of a call of this client, with cause and remedy; inside on_done: of this
+// call. Valid until the next call.
+CAIRN_API const char *cairn_client_error(const struct cairn_client *client);
+CAIRN_API const char *cairn_client_socket(const struct cairn_client *client);
+CAIRN_API void cairn_client_server(const struct cairn_client *client,
+                                   struct cairn_server_info *ret_info);
+
+// A descriptor that is readable when cairn_client_poll has something to do. The same for the
+// client's whole life.
+CAIRN_API int cairn_client_fd(const struct cairn_client *client);
+// Sends, receives and runs what is done, waiting up to timeout_ms for something (-1: until the next
+// deadline, 0: not at all). Returns the number of calls that ended, or CAIRN_EBUSY inside an
+// on_done. A lost connection shows in the calls that it ended, never here.
+CAIRN_API int cairn_client_poll(struct cairn_client *client, int timeout_ms);
+// Calls that have not ended.
+CAIRN_API size_t cairn_client_pending(const struct cairn_client *client);
+
+CAIRN_API int cairn_ping(struct cairn_client *client, struct cairn_call *call,
+                         struct cairn_ping_info *ret_info);
+// on_metric runs once a metric, before on_done; its texts live for its call.
+CAIRN_API int cairn_stats(struct cairn_client *client, struct cairn_call *call,
+                          void (*on_metric)(void *arg, const char *name, const char *labels,
+                                            double value),
+                          void *arg);
+
+// ---- arenas ----
+
+struct cairn_arena; // lives until destroyed, or with its client
+
+// Shared memory of at least `bytes`, zeroed, mapped here and registered with the daemon; sealed
+// against resizing. Blocks.
+CAIRN_API int cairn_client_arena_create(struct cairn_client *client, uint64_t bytes,
+                                        struct cairn_arena **ret_arena);
+// No request that uses it may be under way (CAIRN_EBUSY). NULL is fine.
+CAIRN_API int cairn_client_arena_destroy(struct cairn_client *client, struct cairn_arena *arena);
+CAIRN_API void *cairn_client_arena_data(const struct cairn_arena *arena);
+CAIRN_API uint64_t cairn_client_arena_bytes(const struct cairn_arena *arena);
+
+// ---- spaces of a client ----
+
+// *ret_space is a number of this client, valid until its end, across reconnects. CAIRN_EMISMATCH,
+// CAIRN_EINVAL. Blocks.
+CAIRN_API int cairn_client_open_space(struct cairn_client *client,
+                                      const struct cairn_space_config *config, uint32_t *ret_space);
+// Description and fingerprint of an opened space (blocks and bytes are as of its opening).
+CAIRN_API int cairn_client_space(const struct cairn_client *client, uint32_t space,
+                                 struct cairn_space_info *ret_info);
+// on_space runs once a space that the daemon stores, before on_done.
+CAIRN_API int cairn_list_spaces(struct cairn_client *client, struct cairn_call *call,
+                                void (*on_space)(void *arg, const struct cairn_space_info *info),
+                                void *arg);
+
+// ---- blocks ----
+
+enum {
+        CAIRN_KEYS_A_CALL_MAX = 4096
+}; // asynchronous calls; blocking ones take any number
+
+// A hold on blocks. id 0: none.
+struct cairn_lease {
+        uint64_t id;
+        uint64_t connection; // the library's
+};
+
+// Length of the longest prefix of keys[count] that is stored, held for lease_ms (0: not held;
+// ret_lease may be NULL).
+CAIRN_API int cairn_lookup(struct cairn_client *client, struct cairn_call *call, uint32_t space,
+                           const struct cairn_key *keys, size_t count, uint32_t lease_ms,
+                           size_t *ret_found, struct cairn_lease *ret_lease);
+CAIRN_API int cairn_release(struct cairn_client *client, struct cairn_call *call,
+                            const struct cairn_lease *lease);
+
+enum {
+        CAIRN_PUT_ACK_MEMORY = 0,
+        CAIRN_PUT_ACK_DISK = 1
+};
+struct cairn_put_args {
+        uint32_t space;
+        const struct cairn_key *keys;
+        size_t count;
+        const struct cairn_key
+            *parent; // of keys[0], NULL: a root; each further key's parent is the one before it
+        const struct cairn_key *parents; // or one a key (all zero: a root); then parent is NULL
+        const void *blocks;              // side by side
+        const void *const *blocks_at;    // or one pointer a key
+        uint32_t ack; // MEMORY: answered once whole in RAM; DISK: once it would survive a crash
+        uint64_t recompute_us; // what a miss would cost, for eviction; 0: unknown
+        uint64_t ttl_ms;       // 0: for ever
+};
+// ret_statuses[count] (may be NULL): CAIRN_OK or CAIRN_EEXIST are both good. Returns 0 when every
+// key has a status; with ret_statuses NULL, the first bad one. Asynchronous: blocks lie in an
+// arena, or take <= 4 MiB together.
+CAIRN_API int cairn_put(struct cairn_client *client, struct cairn_call *call,
+                        const struct cairn_put_args *args, int *ret_statuses);
+
+struct cairn_get_args {
+        uint32_t space;
+        const struct cairn_key *keys;
+        size_t count;
+        struct cairn_lease lease; // of a lookup; zero: none
+        uint32_t layer_first;
+        uint32_t
+            layer_count; // 0: all. Each key yields its layers [first, first + count) side by side
+        void *blocks;    // to: side by side
+        void *const *blocks_at; // or one pointer a key
+};
+// As cairn_put. What a key without CAIRN_OK would have filled is not to be read.
+CAIRN_API int cairn_get(struct cairn_client *client, struct cairn_call *call,
+                        const struct cairn_get_args *args, int *ret_statuses);
+CAIRN_API int cairn_delete(struct cairn_client *client, struct cairn_call *call, uint32_t space,
+                           const struct cairn_key *keys, size_t count, bool purge,
+                           int *ret_statuses);
+
+// ---- contexts ----
+
+// A chain opened for retrieval, with an open tail.
+struct cairn_context {
+        uint64_t id;
+        uint64_t connection; // the library's
+        uint64_t tokens;     // as of the last open, append or fork that ended
+        uint32_t space;
+};
+
+// keys may be NULL with count 0: an empty context. CAIRN_ENOENT names the first key that is not
+// there.
+CAIRN_API int cairn_open_context(struct cairn_client *client, struct cairn_call *call,
+                                 uint32_t space, const struct cairn_key *keys, size_t count,
+                                 struct cairn_context *ret_context);
+// rows: [layer][KV head]{K [tokens][k_dim], V [tokens][v_dim]}. context->tokens follows when it
+// ends.
+CAIRN_API int cairn_append(struct cairn_client *client, struct cairn_call *call,
+                           struct cairn_context *context, const void *rows, uint32_t tokens);
+CAIRN_API int cairn_fork(struct cairn_client *client, struct cairn_call *call,
+                         const struct cairn_context *context, struct cairn_context *ret_context);
+// Turns the full blocks of the tail into stored blocks named keys[count]; ret_statuses[count] may
+// be NULL.
+CAIRN_API int cairn_seal(struct cairn_client *client, struct cairn_call *call,
+                         const struct cairn_context *context, const struct cairn_key *keys,
+                         size_t count, const struct cairn_key *parent, size_t *ret_sealed,
+                         int *ret_statuses);
+CAIRN_API int cairn_close_context(struct cairn_client *client, struct cairn_call *call,
+                                  const struct cairn_context *context);
+
+// How many rows a KV head: exactly one of count, share (of the tokens), threshold (estimated
+// probability), mass.
+struct cairn_budget {
+        uint32_t count;
+        double share;
+        double threshold;
+        double mass;
+        uint32_t cap; // most rows, with threshold or mass
+};
+struct cairn_range {
+        uint64_t begin;
+        uint64_t end; // half open
+};
+enum {
+        CAIRN_GROUP_RULE_MAX = 0,
+        CAIRN_GROUP_RULE_SUM = 1
+};
+enum {
+        CAIRN_FIND_TOKEN = 0, // landmarks of every token
+        CAIRN_FIND_CHUNK_MEAN = 1,
+        CAIRN_FIND_CHUNK_MINMAX = 2,
+        CAIRN_FIND_EXACT = 3,
+};
+
+// Begin with zeros. Everything pointed at is read before the call returns.
+struct cairn_retrieve_args {
+        const struct cairn_context *contexts; // one a pair, or one for all
+        size_t contexts_count;
+        const uint32_t *layers; // one a pair
+        size_t layers_count;
+        uint32_t steps;       // 0: 1
+        uint32_t query_heads; // a multiple of the space's kv_heads
+        const float *queries; // [pair][step][query head][k_dim]
+        float scale;          // 0: 1 / sqrt(k_dim)
+        struct cairn_budget budget;
+        const struct cairn_range *excluded; // ascending: positions that the worker holds itself
+        size_t excluded_count;
+        float rerank_factor; // 0: the default
+        uint32_t group_rule;
+        uint32_t landmark; // CAIRN_FIND_*
+        uint32_t chunk_tokens;
+        uint32_t row_dtype; // 0: the space's
+        bool rows;          // cairn_retrieve: gather K and V rows
+        bool rest;          // one more partial, for all tokens not chosen
+        bool all;           // cairn_attend: over every row, budget is ignored
+};
+
+// Where the parts of an answer lie: pointers into the result memory; NULL where a part is absent.
+struct cairn_selection {
+        uint32_t pairs;
+        uint32_t steps;
+        uint32_t kv_heads;
+        uint32_t query_heads;
+        uint32_t k_max;
+        uint32_t k_dim;
+        uint32_t v_dim;
+        uint32_t row_dtype;
+        const uint32_t *counts;    // [P][S][H], each <= k_max
+        const uint32_t *positions; // [P][S][H][k_max], ascending
+        const float *scores;       // [P][S][H][k_max]: log of the group's softmax probability
+        const float *lse;          // [P][S][Q][2]: of the chosen, of all that were not excluded
+        const float *part_lse;     // [P][S][Q]         attend
+        const float *part_out;     // [P][S][Q][v_dim]  attend
+        const float *rest_lse;     // [P][S][Q]         rest (-inf: nothing left)
+        const float *rest_out;     // [P][S][Q][v_dim]  rest
+        const void *k_rows;        // [P][S][H][k_max][k_dim], row_dtype
+        const void *v_rows;        // [P][S][H][k_max][v_dim]
+        uint64_t result_bytes;
+        uint64_t tokens_scanned;
+        uint64_t bytes_scanned;
+        uint64_t kernel_ns;
+};
+
+// Most bytes that the answer to these arguments can take (0: the arguments are no good).
+CAIRN_API uint64_t cairn_retrieve_bytes(const struct cairn_client *client,
+                                        const struct cairn_retrieve_args *args, bool attend);
+// The k best tokens a step and KV head. The answer lies in result[result_bytes] (aligned to 64), in
+// an arena or not; with result NULL (blocking calls) in memory of the client, until its next
+// retrieve or attend.
+CAIRN_API int cairn_retrieve(struct cairn_client *client, struct cairn_call *call,
+                             const struct cairn_retrieve_args *args, void *result,
+                             uint64_t result_bytes, struct cairn_selection *ret_selection);
+// The same, but instead of rows the attention output over them.
+CAIRN_API int cairn_attend(struct cairn_client *client, struct cairn_call *call,
+                           const struct cairn_retrieve_args *args, void *result,
+                           uint64_t result_bytes, struct cairn_selection *ret_selection);
+// Rows at positions[sum of counts], counts a KV head of the space. result: K [sum][k_dim], then, at
+// the next multiple of 64 bytes, V [sum][v_dim], in row_dtype (0: the space's).
+CAIRN_API int cairn_fetch_rows(struct cairn_client *client, struct cairn_call *call,
+                               const struct cairn_context *context, uint32_t layer,
+                               const uint32_t *counts, const uint32_t *positions,
+                               uint32_t row_dtype, void *result, uint64_t result_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
