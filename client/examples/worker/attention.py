@@ -15,7 +15,7 @@ import numpy as np
 
 from .config import Config
 
-QUERY_TILE = 128  # queries a head and matmul: keeps the scores of 16 K keys within some MB
+QUERY_TILE = 64  # queries a head in one matmul: the scores should stay near the caches
 
 
 class KvCache:
@@ -99,31 +99,38 @@ class FullAttention:
         out = np.empty((config.heads, count, config.head_dim), np.float32)
         for start in range(0, count, QUERY_TILE):
             stop = min(start + QUERY_TILE, count)
-            last = total - count + stop                              # one past the newest visible key
-            first = max(0, total - count + start - window + 1)
-            hidden = _hidden_pairs(total - count + start, stop - start, first, last, window)
+            oldest, newest = total - count + start, total - count + stop - 1  # queries' positions
+            first = max(0, oldest - window + 1)
+            hidden = _hidden_keys(oldest, newest, first, window)
             for head in range(config.kv_heads):
                 heads = slice(head * config.group, (head + 1) * config.group)
                 out[heads, start:stop] = _softmax_attention(
-                    q[heads, start:stop], keys[head, first:last], values[head, first:last], hidden)
+                    q[heads, start:stop], keys[head, first:newest + 1],
+                    values[head, first:newest + 1], hidden)
         return out.swapaxes(0, 1)
 
 
-def _hidden_pairs(position, count, first, last, window):
-    """Which (query, key) pairs are out of sight; None if none is."""
-    if count == 1:
-        return None
-    distance = np.arange(position, position + count)[:, None] - np.arange(first, last)[None]
-    return (distance < 0) | (distance >= window)
+def _hidden_keys(oldest, newest, first, window):
+    """Ranges of keys, counted from `first`, that some queries must not see, each with a mask.
+
+    Queries are at oldest..newest.  The newest keys are too late for all but the last query, and
+    in a local layer the oldest keys too early for all but the first.
+    """
+    queries = np.arange(oldest, newest + 1)[:, None]
+    late, early = slice(oldest + 1, newest + 1), slice(first, newest - window + 1)
+    ranges = [(late, np.arange(late.start, late.stop) > queries)]
+    if early.stop > early.start:
+        ranges.append((early, np.arange(early.start, early.stop) <= queries - window))
+    return [(slice(r.start - first, r.stop - first), mask) for r, mask in ranges if mask.size]
 
 
 def _softmax_attention(q, keys, values, hidden):
     """q [group][tokens][dim] (scaled), keys and values [n][dim] -> [group][tokens][dim]."""
     group, count, dim = q.shape
     scores = q.reshape(group * count, dim) @ keys.T
-    if hidden is not None:
-        np.putmask(scores.reshape(group, count, -1), np.broadcast_to(hidden, (group,) + hidden.shape),
-                   -np.inf)
+    for columns, mask in hidden:
+        view = scores.reshape(group, count, -1)[:, :, columns]
+        view[np.broadcast_to(mask, view.shape)] = -np.inf
     scores -= scores.max(1, keepdims=True)
     np.exp(scores, out=scores)
     total = scores.sum(1, keepdims=True)

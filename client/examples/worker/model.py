@@ -38,6 +38,7 @@ class Model:
         """
         assert len(tokens) > 0
         attention, logits, done = FullAttention(cache), None, 0
+        cache.reserve(cache.length + len(tokens) + BLOCK_TOKENS)
         while done < len(tokens):
             room = BLOCK_TOKENS - cache.length % BLOCK_TOKENS
             chunk = tokens[done:done + room]
