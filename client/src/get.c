@@ -234,7 +234,7 @@ int cairn_get(struct cairn_client *client, struct cairn_call *call,
                 return status;
         slice.places = places_to(args, piece, 0, args->count);
         slice.arena = cairn_client_places_arena(client, &slice.places);
-        if (!slice.arena && args->count * piece > CAIRN_REPLY_BYTES_MAX)
+        if (!slice.arena && args->count * piece > client->payload_bytes_max)
                 return cairn_client_fail(client, CAIRN_EINVAL,
                                          "get: %llu bytes do not fit into one reply; let them go "
                                          "into an arena",

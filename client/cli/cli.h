@@ -1,0 +1,51 @@
+// cairnctl: its commands and what they share.
+// May be used by: client/cli. May use: the public API.
+#ifndef CAIRN_CLI_H
+#define CAIRN_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "cairn/cairn.h"
+
+// Exit codes, for scripts.
+enum cairn_cli_exit {
+        CAIRN_CLI_OK = 0,
+        CAIRN_CLI_FAILED = 1, // the daemon answered, and refused
+        CAIRN_CLI_USAGE = 2,
+        CAIRN_CLI_NO_DAEMON = 3,
+};
+
+struct cairn_cli {
+        struct cairn_client *client; // connected
+        bool json;
+        int argc; // what follows the command and is no option
+        char **argv;
+};
+
+// One row a command: the table is in main.c, the functions in one file a group.
+struct cairn_cli_command {
+        const char *name;
+        const char *arguments; // as the usage shows them
+        const char *summary;
+        const char *example;
+        int (*run)(struct cairn_cli *cli);
+};
+
+int cairn_cli_ping(struct cairn_cli *cli);
+int cairn_cli_stats(struct cairn_cli *cli);
+int cairn_cli_spaces(struct cairn_cli *cli);
+
+// Prints the client's error to stderr; returns the exit code that fits.
+int cairn_cli_fail(const struct cairn_cli *cli, int status);
+
+// ---- output ----
+
+// A JSON string with its quotes.
+void cairn_cli_json_text(FILE *to, const char *text);
+// A number: whole numbers without a fraction; NaN and infinities as null.
+void cairn_cli_json_number(FILE *to, double value);
+// "12.3 MiB" in ret_text[16].
+void cairn_cli_bytes(double bytes, char ret_text[16]);
+
+#endif

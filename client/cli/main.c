@@ -1,0 +1,162 @@
+// cairnctl: asks a running cairnd, for people and scripts.
+#include <getopt.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+
+static const struct cairn_cli_command commands[] = {
+    {"ping", "", "is the daemon there, and how fast does it answer", "cairnctl ping",
+     cairn_cli_ping},
+    {"stats", "[NAME]", "its counters and gauges; NAME: those that begin so",
+     "cairnctl stats cairn_blocks --json", cairn_cli_stats},
+    {"spaces", "", "the spaces that it stores, with blocks and bytes", "cairnctl spaces",
+     cairn_cli_spaces},
+};
+enum {
+        COMMANDS = sizeof(commands) / sizeof(commands[0])
+};
+
+static void usage(FILE *to)
+{
+        fputs("usage: cairnctl [--socket PATH] [--timeout MS] [--json] COMMAND [ARGUMENT]\n\n", to);
+        for (int i = 0; i < COMMANDS; i++)
+                fprintf(to, "  %-7s %-7s %s\n", commands[i].name, commands[i].arguments,
+                        commands[i].summary);
+        fputs("\n"
+              "  --socket PATH  cairnd's socket (default: $CAIRN_SOCKET,\n"
+              "                 $XDG_RUNTIME_DIR/cairn/cairnd.sock, /run/cairn/cairnd.sock)\n"
+              "  --timeout MS   how long to wait for an answer (default 5000)\n"
+              "  --json         one JSON object on one line\n"
+              "  --help         this; after a command: about that command\n"
+              "  --version      the version\n"
+              "\n"
+              "exit codes: 0 fine, 1 the request failed, 2 wrong usage, 3 no daemon\n"
+              "example:    cairnctl --json stats cairn_blocks\n",
+              to);
+}
+
+static void command_usage(const struct cairn_cli_command *command)
+{
+        printf("usage: cairnctl [--socket PATH] [--json] %s%s%s\n\n%s\n\nexample: %s\n",
+               command->name, *command->arguments ? " " : "", command->arguments, command->summary,
+               command->example);
+}
+
+static const struct cairn_cli_command *find(const char *name)
+{
+        for (int i = 0; i < COMMANDS; i++) {
+                if (strcmp(commands[i].name, name) == 0)
+                        return &commands[i];
+        }
+        return NULL;
+}
+
+struct options {
+        struct cairn_client_options client;
+        bool json;
+        bool help;
+        bool version;
+};
+
+static int parse_timeout(const char *text, uint32_t *ret_ms)
+{
+        unsigned long ms;
+        char extra;
+
+        if (text[0] < '0' || text[0] > '9' || sscanf(text, "%lu%c", &ms, &extra) != 1 || ms == 0 ||
+            ms > 3600000) {
+                fprintf(stderr,
+                        "cairnctl: --timeout %s: a number of milliseconds, 1 to 3600000, please\n",
+                        text);
+                return CAIRN_CLI_USAGE;
+        }
+        *ret_ms = (uint32_t)ms;
+        return CAIRN_CLI_OK;
+}
+
+// Options may stand before and after the command. Returns an exit code.
+static int parse(int argc, char **argv, struct options *ret_options)
+{
+        static const struct option longs[] = {
+            {"socket", required_argument, NULL, 's'}, {"timeout", required_argument, NULL, 't'},
+            {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
+            {"version", no_argument, NULL, 'v'},      {0},
+        };
+        int option;
+
+        while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+                switch (option) {
+                case 's': ret_options->client.socket_path = optarg; break;
+                case 't':
+                        if (parse_timeout(optarg, &ret_options->client.timeout_ms) != CAIRN_CLI_OK)
+                                return CAIRN_CLI_USAGE;
+                        break;
+                case 'j': ret_options->json = true; break;
+                case 'h': ret_options->help = true; break;
+                case 'v': ret_options->version = true; break;
+                default: fputs("try: cairnctl --help\n", stderr); return CAIRN_CLI_USAGE;
+                }
+        }
+        return CAIRN_CLI_OK;
+}
+
+static int exit_code_of(int status)
+{
+        return status == CAIRN_EDISCONNECTED ? CAIRN_CLI_NO_DAEMON
+               : status == CAIRN_EINVAL      ? CAIRN_CLI_USAGE
+                                             : CAIRN_CLI_FAILED;
+}
+
+static int run(const struct cairn_cli_command *command, const struct options *options, int argc,
+               char **argv)
+{
+        struct cairn_cli cli = {.json = options->json, .argc = argc, .argv = argv};
+        char text[640] = "";
+        int status = cairn_client_create(&options->client, &cli.client, text, sizeof(text));
+        int code;
+
+        if (status != CAIRN_OK) {
+                fprintf(stderr, "cairnctl: %s\n", text);
+                return exit_code_of(status);
+        }
+        code = command->run(&cli);
+        cairn_client_destroy(cli.client);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+                perror("cairnctl: standard output");
+                return CAIRN_CLI_FAILED;
+        }
+        return code;
+}
+
+int main(int argc, char **argv)
+{
+        struct options options = {.client = {.name = "cairnctl", .timeout_ms = 5000}};
+        const struct cairn_cli_command *command;
+
+        if (parse(argc, argv, &options) != CAIRN_CLI_OK)
+                return CAIRN_CLI_USAGE;
+        if (options.version) {
+                puts("cairnctl " CAIRN_VERSION);
+                return CAIRN_CLI_OK;
+        }
+        command = optind < argc ? find(argv[optind]) : NULL;
+        if (options.help) {
+                if (command)
+                        command_usage(command);
+                else
+                        usage(stdout);
+                return CAIRN_CLI_OK;
+        }
+        if (!command) {
+                if (optind < argc)
+                        fprintf(stderr, "cairnctl: no command is called %s\n\n", argv[optind]);
+                usage(stderr);
+                return CAIRN_CLI_USAGE;
+        }
+        if (argc - optind - 1 > (*command->arguments ? 1 : 0)) {
+                fprintf(stderr, "cairnctl %s: too many arguments; try: cairnctl %s --help\n",
+                        command->name, command->name);
+                return CAIRN_CLI_USAGE;
+        }
+        return run(command, &options, argc - optind - 1, argv + optind + 1);
+}

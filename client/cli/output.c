@@ -1,0 +1,50 @@
+// What commands print with.
+#include <math.h>
+#include <stdint.h>
+
+#include "client/cli/cli.h"
+
+int cairn_cli_fail(const struct cairn_cli *cli, int status)
+{
+        fprintf(stderr, "cairnctl: %s (%s)\n", cairn_client_error(cli->client),
+                cairn_error_name(status));
+        return status == CAIRN_EDISCONNECTED ? CAIRN_CLI_NO_DAEMON : CAIRN_CLI_FAILED;
+}
+
+void cairn_cli_json_text(FILE *to, const char *text)
+{
+        fputc('"', to);
+        for (; *text; text++) {
+                unsigned char c = (unsigned char)*text;
+
+                if (c == '"' || c == '\\')
+                        fprintf(to, "\\%c", c);
+                else if (c < ' ' || c == 127)
+                        fprintf(to, "\\u%04x", c);
+                else
+                        fputc(c, to);
+        }
+        fputc('"', to);
+}
+
+void cairn_cli_json_number(FILE *to, double value)
+{
+        if (!isfinite(value))
+                fputs("null", to);
+        else if (value == floor(value) && fabs(value) < 1e15)
+                fprintf(to, "%.0f", value);
+        else
+                fprintf(to, "%.17g", value);
+}
+
+void cairn_cli_bytes(double bytes, char ret_text[16])
+{
+        static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+        int unit = 0;
+
+        while (bytes >= 1024 && unit < 5) {
+                bytes /= 1024;
+                unit++;
+        }
+        (void)snprintf(ret_text, 16, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
