@@ -86,11 +86,6 @@ void cairn_frame_parser_finish(struct cairn_frame_parser *parser)
         *parser = (struct cairn_frame_parser){.expect_reply = parser->expect_reply};
 }
 
-bool cairn_frame_parser_midway(const struct cairn_frame_parser *parser)
-{
-        return parser->filled > 0;
-}
-
 // Room for `wanted` bytes: doubled from what has arrived, never more than the frame needs.
 static int reserve(struct cairn_frame_parser *parser, size_t wanted, size_t frame_bytes)
 {
@@ -145,6 +140,13 @@ static void begin_frame(struct cairn_frame_parser *parser)
 static size_t frame_bytes_of(const struct cairn_frame_header *header)
 {
         return (size_t)CAIRN_FRAME_HEADER_BYTES + header->message_bytes + header->payload_bytes;
+}
+
+bool cairn_frame_parser_midway(const struct cairn_frame_parser *parser)
+{
+        bool whole = parser->have_header && parser->filled == frame_bytes_of(&parser->header);
+
+        return parser->filled > 0 && !whole;
 }
 
 int cairn_frame_parser_feed(struct cairn_frame_parser *parser, const uint8_t *bytes, size_t size,

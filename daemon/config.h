@@ -1,0 +1,95 @@
+// The configuration: one table of keys, filled from defaults, an INI file, the environment
+// (CAIRN_*) and flags; later wins. Values keep their text and their source until `resolve` turns
+// them into numbers. May be used by: daemon, tests. May use: proto, inih. Threads: one; constant
+// once resolved.
+#ifndef CAIRN_CONFIG_H
+#define CAIRN_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/limits.h"
+
+enum {
+        CAIRN_CONFIG_KEYS_MAX = 32,
+        CAIRN_CONFIG_DIRECTORIES_MAX = 8,
+};
+
+enum cairn_config_source {
+        CAIRN_CONFIG_DEFAULT,
+        CAIRN_CONFIG_FILE,
+        CAIRN_CONFIG_ENVIRONMENT,
+        CAIRN_CONFIG_FLAG,
+};
+
+enum cairn_config_action {
+        CAIRN_CONFIG_RUN,
+        CAIRN_CONFIG_HELP,
+        CAIRN_CONFIG_VERSION,
+        CAIRN_CONFIG_CHECK,
+        CAIRN_CONFIG_DUMP,
+};
+
+// All texts belong to the configuration.
+struct cairn_config {
+        const char *socket;
+        const char *data_dirs[CAIRN_CONFIG_DIRECTORIES_MAX];
+        uint64_t data_dirs_count;
+        uint64_t ram_bytes;
+        uint64_t nvme_bytes;
+        uint64_t slab_bytes;
+        uint64_t context_bytes; // tails of open contexts, all together
+        uint64_t request_bytes; // received requests under way, all together
+        uint64_t scorers;
+        uint64_t queue_depth;
+        uint64_t ack; // enum cairn_ack: what puts get at least
+        uint64_t commit_delay_us;
+        uint64_t connections_max;
+        uint64_t lease_max_ms;
+        uint64_t frame_timeout_ms;
+        uint64_t reply_timeout_ms;
+        uint64_t stop_timeout_ms;
+        uint64_t log_level; // enum cairn_log_level
+        uint64_t force_sync_device;
+        uint64_t force_buffered;
+        uint64_t nvme_second_use;
+        const char *isa;
+        // What was said, by key of the table: NULL for the default.
+        char *texts[CAIRN_CONFIG_KEYS_MAX];
+        enum cairn_config_source sources[CAIRN_CONFIG_KEYS_MAX];
+        char *directories; // data_dirs point into it
+        char *socket_default;
+        char *data_dir_default;
+};
+
+// Every function below that returns int gives CAIRN_OK or CAIRN_EINVAL with a sentence in
+// ret_text[CAIRN_TEXT_BYTES_MAX].
+
+void cairn_config_init(struct cairn_config *config);
+void cairn_config_finish(struct cairn_config *config);
+
+// Takes one value, checked by its type. An unknown key is refused with the nearest name.
+int cairn_config_set(struct cairn_config *config, const char *name, const char *value,
+                     enum cairn_config_source source, char *ret_text);
+int cairn_config_read_file(struct cairn_config *config, const char *path, char *ret_text);
+// `environment` as in environ. CAIRN_ variables that are no key are left alone, unless one looks
+// like a misspelt key.
+int cairn_config_read_environment(struct cairn_config *config, char *const *environment,
+                                  char *ret_text);
+// Reads the flags, and before them the file named by --config or CAIRN_CONFIG and the environment.
+int cairn_config_load(struct cairn_config *config, int argc, char *const *argv,
+                      char *const *environment, enum cairn_config_action *ret_action,
+                      char *ret_text);
+// Fills the fields above. Call once, after the last set.
+int cairn_config_resolve(struct cairn_config *config, char *ret_text);
+
+void cairn_config_print_help(FILE *to);
+// The resolved values as an INI file, each with its source. False if it could not be written.
+bool cairn_config_print(const struct cairn_config *config, FILE *to);
+
+// The parts that tests look at: "64GiB", "1.5K", "250ms"; a share ("5%") is of `whole`.
+int cairn_config_parse_bytes(const char *text, uint64_t whole, uint64_t *ret_bytes);
+int cairn_config_parse_duration_us(const char *text, uint64_t *ret_us);
+
+#endif

@@ -1,0 +1,295 @@
+// Connections: their life, their outgoing bytes, their time-outs. Incoming bytes:
+// connection_input.c.
+#include "daemon/connection.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+#include "proto/status.h"
+
+enum {
+        PIECES_MAX = 16
+};
+
+static void free_if_done(struct cairn_connection *connection)
+{
+        if (!connection->closed || !connection->handle_gone || connection->inflight > 0 ||
+            connection->deferred)
+                return;
+        free(connection);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+        struct cairn_connection *connection = handle->data;
+
+        connection->handle_gone = true;
+        free_if_done(connection);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+        struct cairn_connection *connection = poll->data;
+
+        if (status < 0) {
+                cairn_connection_close(connection);
+                return;
+        }
+        if (events & UV_WRITABLE)
+                cairn_connection_flush(connection);
+        if (!connection->closed && (events & UV_READABLE))
+                cairn_connection_receive(connection);
+        else if (!connection->closed && (events & UV_DISCONNECT))
+                cairn_connection_close(connection); // paused, and the peer has gone
+}
+
+int cairn_connection_create(struct cairn_server *server, int fd, uint32_t uid)
+{
+        struct cairn_connection *connection = calloc(1, sizeof(*connection));
+        uint64_t now_ms = cairn_clock_ms();
+
+        if (!connection) {
+                (void)close(fd); // nothing was written
+                return CAIRN_ENOMEM;
+        }
+        connection->server = server;
+        connection->fd = fd;
+        connection->accepted_ms = now_ms;
+        connection->progress_ms = now_ms;
+        if (uv_poll_init(&server->loop, &connection->poll, fd) != 0) {
+                (void)close(fd); // as above
+                free(connection);
+                return CAIRN_ENOMEM;
+        }
+        connection->poll.data = connection;
+        cairn_frame_parser_init(&connection->parser, false);
+        cairn_session_init(&connection->session, server, uid);
+        cairn_server_connection_opened(connection);
+        cairn_connection_watch(connection);
+        return CAIRN_OK;
+}
+
+static void drop_outputs(struct cairn_connection *connection)
+{
+        while (connection->output_head) {
+                struct cairn_output *output = connection->output_head;
+
+                connection->output_head = output->next;
+                cairn_output_destroy(output);
+        }
+        connection->output_tail = NULL;
+        cairn_server_discharge(connection->server, connection->output_bytes);
+        connection->output_bytes = 0;
+}
+
+void cairn_connection_close(struct cairn_connection *connection)
+{
+        if (connection->closed)
+                return;
+        assert(!connection->processing);
+        connection->closed = true;
+        cairn_session_finish(&connection->session);
+        cairn_connection_drop_descriptors(connection);
+        cairn_frame_parser_finish(&connection->parser);
+        drop_outputs(connection);
+        free(connection->stash);
+        connection->stash = NULL;
+        connection->stash_size = 0;
+        (void)uv_poll_stop(&connection->poll); // cannot fail for an open handle
+        (void)close(connection->fd);           // nothing is owed to the peer any more
+        connection->fd = -1;
+        cairn_server_connection_closed(connection);
+        uv_close((uv_handle_t *)&connection->poll, on_handle_closed);
+}
+
+void cairn_connection_continue(struct cairn_connection *connection)
+{
+        connection->deferred = false;
+        if (connection->closed) {
+                free_if_done(connection);
+                return;
+        }
+        if (connection->broken) {
+                cairn_connection_close(connection);
+                return;
+        }
+        cairn_connection_process(connection);
+}
+
+// ---- out ----
+
+struct cairn_output *cairn_output_create(uint8_t *bytes, size_t size)
+{
+        struct cairn_output *output = calloc(1, sizeof(*output));
+
+        if (!output)
+                return NULL;
+        output->bytes = bytes;
+        output->size = size;
+        return output;
+}
+
+void cairn_output_destroy(struct cairn_output *output)
+{
+        if (!output)
+                return;
+        free(output->bytes);
+        free(output);
+}
+
+// Something cannot be mended: closed when the loop comes back, since callers may still use the
+// session.
+static void set_broken(struct cairn_connection *connection)
+{
+        connection->broken = true;
+        cairn_server_defer(connection);
+}
+
+void cairn_connection_send(struct cairn_connection *connection, struct cairn_output *output)
+{
+        if (connection->closed || connection->broken) {
+                cairn_output_destroy(output);
+                return;
+        }
+        if (connection->output_tail)
+                connection->output_tail->next = output;
+        else
+                connection->output_head = output;
+        connection->output_tail = output;
+        if (connection->output_bytes == 0)
+                connection->progress_ms = cairn_clock_ms();
+        connection->output_bytes += output->size;
+        cairn_server_charge(connection->server, output->size);
+}
+
+static void sent(struct cairn_connection *connection, size_t bytes)
+{
+        connection->server->counters.sent_bytes += bytes;
+        connection->output_bytes -= bytes;
+        connection->progress_ms = cairn_clock_ms();
+        cairn_server_discharge(connection->server, bytes);
+        while (connection->output_head) {
+                struct cairn_output *output = connection->output_head;
+                size_t left = output->size - output->sent;
+
+                if (bytes < left) {
+                        output->sent += bytes;
+                        return;
+                }
+                bytes -= left;
+                connection->output_head = output->next;
+                if (!connection->output_head)
+                        connection->output_tail = NULL;
+                cairn_output_destroy(output);
+        }
+        assert(bytes == 0);
+}
+
+// One sendmsg of what is queued. False: the socket takes no more now, or it is broken.
+static bool send_some(struct cairn_connection *connection)
+{
+        struct iovec pieces[PIECES_MAX];
+        struct msghdr message = {.msg_iov = pieces};
+        size_t wanted = 0;
+        ssize_t size;
+
+        for (struct cairn_output *output = connection->output_head;
+             output && message.msg_iovlen < PIECES_MAX; output = output->next) {
+                pieces[message.msg_iovlen++] = (struct iovec){
+                    .iov_base = output->bytes + output->sent,
+                    .iov_len = output->size - output->sent,
+                };
+                wanted += output->size - output->sent;
+        }
+        do
+                size = sendmsg(connection->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (size < 0 && errno == EINTR);
+        if (size < 0) {
+                if (errno != EAGAIN && errno != EWOULDBLOCK)
+                        set_broken(connection);
+                return false;
+        }
+        sent(connection, (size_t)size);
+        return (size_t)size == wanted;
+}
+
+void cairn_connection_flush(struct cairn_connection *connection)
+{
+        if (connection->closed || connection->broken || connection->processing)
+                return; // the parser's loop flushes at its end
+        while (connection->output_head && send_some(connection))
+                ;
+        if (connection->broken)
+                return;
+        if (connection->ending && !connection->output_head && connection->inflight == 0) {
+                set_broken(connection);
+                return;
+        }
+        if (connection->stash && !cairn_connection_paused(connection))
+                cairn_server_defer(connection);
+        cairn_connection_watch(connection);
+}
+
+void cairn_connection_end(struct cairn_connection *connection)
+{
+        connection->ending = true;
+        free(connection->stash);
+        connection->stash = NULL;
+        connection->stash_size = 0;
+}
+
+// ---- requests ----
+
+void cairn_connection_request_begun(struct cairn_connection *connection, size_t bytes)
+{
+        connection->inflight++;
+        connection->inflight_bytes += bytes;
+        connection->server->counters.requests_inflight++;
+        cairn_server_charge(connection->server, bytes);
+}
+
+void cairn_connection_request_ended(struct cairn_connection *connection, size_t bytes)
+{
+        assert(connection->inflight > 0 && connection->inflight_bytes >= bytes);
+        connection->inflight--;
+        connection->inflight_bytes -= bytes;
+        connection->server->counters.requests_inflight--;
+        cairn_server_discharge(connection->server, bytes);
+        if (connection->closed)
+                free_if_done(connection);
+        else
+                cairn_connection_flush(connection);
+}
+
+// ---- time ----
+
+void cairn_connection_tick(struct cairn_connection *connection, uint64_t now_ms)
+{
+        const struct cairn_config *config = connection->server->config;
+        bool greeted = connection->session.greeted;
+        bool stuck = connection->frame_begun_ms != 0 && !cairn_connection_paused(connection) &&
+                     now_ms - connection->frame_begun_ms >= config->frame_timeout_ms;
+        bool silent = !greeted && now_ms - connection->accepted_ms >= config->frame_timeout_ms;
+        bool deaf = connection->output_bytes > 0 &&
+                    now_ms - connection->progress_ms >= config->reply_timeout_ms;
+
+        cairn_session_expire(&connection->session, now_ms);
+        if (!stuck && !silent && !deaf)
+                return;
+        connection->server->counters.connections_timed_out++;
+        cairn_log(CAIRN_LOG_WARNING, "look at the worker, or raise frame_timeout or reply_timeout",
+                  "closed a connection of uid %u: %s", connection->session.tenant,
+                  deaf    ? "it does not read its replies"
+                  : stuck ? "a frame was begun and not finished in time"
+                          : "no Hello came in time");
+        cairn_connection_close(connection);
+}

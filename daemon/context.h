@@ -1,0 +1,89 @@
+// Contexts: a chain of stored blocks, held and pinned, and a tail that its worker appends to.
+//
+// Tokens are never moved once they are there: the chain is fixed, full tail blocks are constant,
+// and an append writes beyond what was counted before. So requests that read a context work on a
+// *view* (what was there when they began) while appends go on. Memory goes with the last use. May
+// be used by: daemon. May use: proto, policy, storage. Threads: the loop's, but for views, which
+// scorers read.
+#ifndef CAIRN_CONTEXT_H
+#define CAIRN_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/session.h"
+#include "daemon/space_table.h"
+#include "policy/landmark/landmark.h"
+#include "storage/store.h"
+
+struct cairn_request;
+
+// One block of the tail: raw rows as in a stored block, and its code once it is full.
+struct cairn_tail_block {
+        uint8_t *raw;  // [layer][KV head]{K [block_tokens], V [block_tokens]}
+        uint8_t *code; // [layer][KV head] code runs, made once the block is full; NULL: the space
+                       // has none
+};
+
+// The tail's blocks. It grows into a new array; views keep reading the older ones, which stay until
+// the context goes.
+struct cairn_tail_array {
+        struct cairn_tail_array *older;
+        uint32_t capacity;
+        struct cairn_tail_block *blocks[];
+};
+
+struct cairn_context {
+        struct cairn_context *next;    // of the session
+        struct cairn_session *session; // NULL once closed
+        struct cairn_server *server;
+        const struct cairn_space_entry *entry;
+        uint64_t id;
+        uint32_t uses; // the session, and each request at work
+        // The chain: constant once the context is open.
+        struct cairn_block **blocks; // held, the parts below pinned
+        uint32_t blocks_count;
+        uint32_t parts; // CAIRN_PART_* pinned of each
+        // The tail.
+        struct cairn_tail_array *tail; // NULL: nothing was appended yet
+        uint32_t tail_count;           // blocks with memory
+        uint64_t tail_tokens;
+        uint64_t charged_bytes; // against context_bytes
+        // Appends are done one after the other.
+        struct cairn_request *append_head;
+        struct cairn_request *append_tail;
+        bool appending;
+};
+
+// What a request sees. Valid while the context is in use.
+struct cairn_context_view {
+        const struct cairn_context *context;
+        const struct cairn_tail_array *tail;
+        uint64_t tail_tokens;
+        uint64_t tokens; // of chain and tail
+};
+
+// Takes blocks[count] (held and pinned) over. CAIRN_ENOMEM, CAIRN_EBUSY (CAIRN_CONTEXTS_MAX): they
+// stay the caller's.
+int cairn_context_create(struct cairn_session *session, const struct cairn_space_entry *entry,
+                         struct cairn_block **blocks, uint32_t blocks_count, uint32_t parts,
+                         struct cairn_context **ret_context);
+struct cairn_context *cairn_context_find(const struct cairn_session *session, uint64_t id);
+// The session lets go of it.
+void cairn_context_close(struct cairn_session *session, struct cairn_context *context);
+void cairn_context_ref(struct cairn_context *context);
+void cairn_context_unref(struct cairn_context *context);
+
+// Makes room for `tokens` more, charged against context_bytes. CAIRN_ENOMEM: above it;
+// CAIRN_ERANGE: above CAIRN_CONTEXT_TOKENS_MAX.
+int cairn_context_reserve(struct cairn_context *context, uint64_t tokens);
+void cairn_context_view(const struct cairn_context *context, struct cairn_context_view *ret_view);
+
+// Pieces of one (layer, KV head) of a view, for the policy. Any thread. `pieces` has room for
+// cairn_context_pieces(view). Returns how many were written.
+uint32_t cairn_context_pieces(const struct cairn_context_view *view);
+uint32_t cairn_context_fill(const struct cairn_context_view *view, uint32_t layer, uint32_t head,
+                            struct cairn_landmark_piece *pieces);
+
+#endif

@@ -1,0 +1,46 @@
+// Leases: a connection's holds on blocks, each with a deadline of the monotonic clock.
+// May be used by: daemon, tests. May use: proto. Threads: the loop's.
+#ifndef CAIRN_LEASE_H
+#define CAIRN_LEASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct cairn_block;
+
+struct cairn_lease {
+        struct cairn_lease *next;
+        uint64_t id;
+        uint64_t deadline_ms;
+        struct cairn_block **blocks; // held; the array is the lease's
+        size_t blocks_count;
+};
+
+// The leases of one connection. `on_release` gives back one block and is called for each when its
+// lease ends.
+struct cairn_lease_table {
+        struct cairn_lease *first;
+        uint32_t count;
+        uint64_t deadline_min_ms; // no lease ends before; UINT64_MAX without leases
+        void (*on_release)(void *arg, struct cairn_block *block);
+        void *arg;
+};
+
+void cairn_lease_table_init(struct cairn_lease_table *table,
+                            void (*on_release)(void *arg, struct cairn_block *block), void *arg);
+// Ends all leases.
+void cairn_lease_table_finish(struct cairn_lease_table *table);
+
+// Takes over blocks[count] (malloc'ed) and their holds, unless it fails: CAIRN_EBUSY
+// (CAIRN_LEASES_MAX) or CAIRN_ENOMEM.
+int cairn_lease_add(struct cairn_lease_table *table, uint64_t id, uint64_t deadline_ms,
+                    struct cairn_block **blocks, size_t count);
+// The lease of that id which has not ended, or NULL.
+const struct cairn_lease *cairn_lease_find(const struct cairn_lease_table *table, uint64_t id,
+                                           uint64_t now_ms);
+// CAIRN_ESTALE: no such lease (any more) in this table.
+int cairn_lease_release(struct cairn_lease_table *table, uint64_t id);
+// Ends what is past its deadline. Returns how many.
+uint32_t cairn_lease_expire(struct cairn_lease_table *table, uint64_t now_ms);
+
+#endif

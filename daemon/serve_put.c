@@ -1,0 +1,267 @@
+// Put: for each key, room in the store, then the bytes copied, summed and encoded by scorers, then
+// the commit. A bounded number of blocks is under way at once, so that any batch flows through any
+// RAM tier.
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/connection.h"
+#include "daemon/serve.h"
+#include "daemon/server.h"
+#include "proto/checksum.h"
+#include "proto/status.h"
+
+enum {
+        BLOCKS_AT_ONCE_MAX = 32,
+        SLICE_BYTES = 1 << 20, // raw bytes that a scorer takes before others get their turn
+};
+
+struct put_op;
+
+// One block under way.
+struct put_slot {
+        struct cairn_put_begin begin;
+        struct cairn_work work;
+        struct put_op *op;
+        struct cairn_put *put;
+        size_t index;
+        uint32_t layer; // the next to fill
+        int status;     // of the filling
+};
+
+struct put_op {
+        struct cairn_request *request;
+        const struct cairn_space_entry *entry;
+        const struct cairn_key *keys;
+        const struct cairn_key *parents; // one a key, or NULL: a chain
+        struct cairn_key first_parent;
+        const uint64_t *offsets; // NULL: side by side
+        struct cairn_bulk source;
+        size_t count;
+        size_t next;
+        size_t running;
+        int32_t *statuses;
+        struct put_slot slots[BLOCKS_AT_ONCE_MAX];
+};
+
+static void put_end(void *arg)
+{
+        struct put_op *op = arg;
+
+        cairn_bulk_finish(&op->source);
+        free(op->statuses);
+}
+
+static void finish(struct put_op *op)
+{
+        Cairn__PutReply reply = CAIRN__PUT_REPLY__INIT;
+
+        reply.statuses = op->statuses;
+        reply.n_statuses = op->count;
+        cairn_request_reply(op->request, &reply);
+}
+
+// ---- filling, on a scorer ----
+
+// Codes come from the copy, never from the arena: the worker may be writing there.
+static int fill_code(const struct put_op *op, const uint8_t *raw, uint8_t *code)
+{
+        const struct cairn_landmark_layout *layout = &op->entry->layout;
+        uint64_t v_offset = layout->raw_k_bytes;
+        void *scratch = cairn_scorer_scratch(cairn_landmark_encode_scratch_bytes(layout) + 1);
+
+        if (!scratch)
+                return CAIRN_ENOMEM;
+        for (uint32_t head = 0; head < op->entry->space.kv_heads; head++) {
+                const uint8_t *rows = raw + (uint64_t)head * layout->raw_bytes;
+                int status =
+                    cairn_landmark_encode(layout, rows, rows + v_offset, layout->shape.block_tokens,
+                                          code + (uint64_t)head * layout->total_bytes, scratch);
+
+                if (status != CAIRN_OK)
+                        return status;
+        }
+        return CAIRN_OK;
+}
+
+static int fill_layer(struct put_slot *slot, uint32_t layer)
+{
+        const struct put_op *op = slot->op;
+        const struct cairn_block_shape *shape = &op->entry->shape;
+        uint64_t at = op->offsets ? op->offsets[slot->index] : slot->index * op->entry->block_bytes;
+        uint8_t *raw = cairn_put_raw(slot->put, layer);
+        struct cairn_checksum checksum;
+        uint8_t *code;
+        int status;
+
+        cairn_checksum_copy(raw, op->source.base + at + layer * shape->raw_layer_bytes,
+                            shape->raw_layer_bytes, &checksum);
+        cairn_put_seal_with(slot->put, CAIRN_PART_RAW, layer, checksum.bytes);
+        code = shape->code_layer_bytes > 0 ? cairn_put_code(slot->put, layer) : NULL;
+        if (!code)
+                return CAIRN_OK;
+        status = fill_code(op, raw, code);
+        if (status == CAIRN_OK)
+                cairn_put_seal(slot->put, CAIRN_PART_CODE, layer);
+        return status;
+}
+
+static void run_fill(struct cairn_work *work)
+{
+        struct put_slot *slot =
+            (struct put_slot *)((uint8_t *)work - offsetof(struct put_slot, work));
+        const struct cairn_block_shape *shape = &slot->op->entry->shape;
+        uint64_t bytes = 0;
+
+        while (slot->status == CAIRN_OK && slot->layer < shape->layers && bytes < SLICE_BYTES) {
+                slot->status = fill_layer(slot, slot->layer);
+                slot->layer++;
+                bytes += shape->raw_layer_bytes;
+        }
+}
+
+// ---- one block after the other, on the loop ----
+
+static void start_block(struct put_slot *slot);
+
+static void block_done(struct put_slot *slot, int status)
+{
+        struct put_op *op = slot->op;
+
+        assert(op->running > 0);
+        op->running--;
+        op->statuses[slot->index] = status;
+        slot->put = NULL;
+        // Nobody waits, or it is too late: what has not begun does not begin.
+        while (op->next < op->count &&
+               (cairn_request_abandoned(op->request) || cairn_request_late(op->request)))
+                op->statuses[op->next++] =
+                    cairn_request_abandoned(op->request) ? CAIRN_ECANCELLED : CAIRN_EDEADLINE;
+        if (op->next < op->count)
+                start_block(slot);
+        else if (op->running == 0)
+                finish(op);
+}
+
+static void on_committed(void *arg, int status)
+{
+        block_done(arg, status);
+}
+
+static void on_filled(struct cairn_work *work)
+{
+        struct put_slot *slot =
+            (struct put_slot *)((uint8_t *)work - offsetof(struct put_slot, work));
+        struct cairn_server *server = slot->op->request->server;
+
+        if (slot->status == CAIRN_OK && slot->layer < slot->op->entry->shape.layers) {
+                cairn_scorer_submit(server->scorer, &slot->work);
+                return;
+        }
+        if (slot->status == CAIRN_OK) {
+                cairn_store_put_commit(server->store, slot->put, on_committed, slot);
+                return;
+        }
+        cairn_store_put_abort(server->store, slot->put);
+        block_done(slot, slot->status);
+}
+
+static void on_begun(struct cairn_put_begin *begin, int status, struct cairn_put *put)
+{
+        struct put_slot *slot =
+            (struct put_slot *)((uint8_t *)begin - offsetof(struct put_slot, begin));
+
+        if (status != CAIRN_OK) {
+                block_done(slot, status);
+                return;
+        }
+        slot->put = put;
+        slot->layer = 0;
+        slot->status = CAIRN_OK;
+        slot->work = (struct cairn_work){.run = run_fill, .on_done = on_filled};
+        cairn_scorer_submit(slot->op->request->server->scorer, &slot->work);
+}
+
+static void start_block(struct put_slot *slot)
+{
+        struct put_op *op = slot->op;
+        const Cairn__PutRequest *message = op->request->message;
+        bool durable = message->ack == CAIRN__ACK__ACK_DISK ||
+                       op->request->server->config->ack == CAIRN_ACK_DISK;
+
+        slot->index = op->next++;
+        op->running++;
+        slot->begin = (struct cairn_put_begin){
+            .on_begun = on_begun,
+            .space = op->entry->id,
+            .tenant = op->request->session->tenant,
+            .key = op->keys[slot->index],
+            .ack = durable ? CAIRN_ACK_DISK : CAIRN_ACK_MEMORY,
+            .recompute_us = message->recompute_us,
+            .ttl_ms = message->ttl_ms,
+            .deadline_ms = op->request->deadline_ms,
+        };
+        if (op->parents)
+                slot->begin.parent = op->parents[slot->index];
+        else
+                slot->begin.parent =
+                    slot->index == 0 ? op->first_parent : op->keys[slot->index - 1];
+        cairn_store_put_begin(op->request->server->store, &slot->begin);
+}
+
+// False: answered.
+static bool take_parents(struct put_op *op, const Cairn__PutRequest *message)
+{
+        size_t count = 0;
+
+        if (message->parents.len == 0 && message->parent.len == 0)
+                return true;
+        if (message->parents.len == 0 && message->parent.len == sizeof(op->first_parent)) {
+                memcpy(&op->first_parent, message->parent.data, sizeof(op->first_parent));
+                return true;
+        }
+        if (message->parent.len == 0 &&
+            cairn_codec_keys(&message->parents, &op->parents, &count) == CAIRN_OK &&
+            count == op->count)
+                return true;
+        cairn_request_fail(
+            op->request, CAIRN_EINVAL,
+            "parents: give one of 32 bytes for the first key, or one a key, not both");
+        return false;
+}
+
+void cairn_serve_put(struct cairn_request *request)
+{
+        const Cairn__PutRequest *message = request->message;
+        const struct cairn_space_entry *entry;
+        const struct cairn_key *keys;
+        struct put_op *op;
+        size_t count;
+
+        if (!cairn_serve_keys(request, message->space, &message->keys, &entry, &keys, &count))
+                return;
+        op = cairn_request_op(request, sizeof(*op), put_end);
+        if (op)
+                op->statuses = calloc(count ? count : 1, sizeof(op->statuses[0]));
+        if (!op || !op->statuses) {
+                cairn_request_fail(request, CAIRN_ENOMEM, NULL);
+                return;
+        }
+        op->request = request;
+        op->entry = entry;
+        op->keys = keys;
+        op->count = count;
+        if (!take_parents(op, message) ||
+            !cairn_serve_bulk(request, message->source, message->offsets, message->n_offsets, count,
+                              entry->block_bytes, request->payload, request->payload_bytes,
+                              &op->source))
+                return;
+        op->offsets = message->n_offsets ? message->offsets : NULL;
+        for (size_t i = 0; i < BLOCKS_AT_ONCE_MAX && op->next < count; i++) {
+                op->slots[i].op = op;
+                start_block(&op->slots[i]);
+        }
+        if (count == 0)
+                finish(op);
+}

@@ -1,0 +1,421 @@
+// The daemon's life: start, loop, stop.
+#include "daemon/server.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "daemon/clock.h"
+#include "daemon/connection.h"
+#include "daemon/listener.h"
+#include "daemon/log.h"
+#include "policy/landmark/landmark.h"
+#include "proto/status.h"
+
+enum {
+        TICK_MS = 100,
+        STOP_GRACE_MS = 1000, // beyond stop_timeout, before the process gives up
+};
+
+// ---- connections ----
+
+static void on_deferral(uv_idle_t *idle)
+{
+        struct cairn_server *server = idle->data;
+        struct cairn_connection *connection = server->deferred_head;
+
+        // The whole list once; who defers again waits for the next turn.
+        server->deferred_head = NULL;
+        server->deferred_tail = NULL;
+        (void)uv_idle_stop(idle); // cannot fail
+        while (connection) {
+                struct cairn_connection *next = connection->next_deferred;
+
+                connection->next_deferred = NULL;
+                cairn_connection_continue(connection);
+                connection = next;
+        }
+}
+
+void cairn_server_defer(struct cairn_connection *connection)
+{
+        struct cairn_server *server = connection->server;
+
+        if (connection->deferred)
+                return;
+        connection->deferred = true;
+        if (server->deferred_tail)
+                server->deferred_tail->next_deferred = connection;
+        else
+                server->deferred_head = connection;
+        server->deferred_tail = connection;
+        (void)uv_idle_start(&server->deferral, on_deferral); // cannot fail with a callback
+}
+
+static void on_tick(uv_timer_t *timer);
+
+void cairn_server_connection_opened(struct cairn_connection *connection)
+{
+        struct cairn_server *server = connection->server;
+
+        connection->next = server->connections;
+        if (server->connections)
+                server->connections->previous = connection;
+        server->connections = connection;
+        server->counters.connections++;
+        server->counters.connections_total++;
+        if (!uv_is_active((uv_handle_t *)&server->tick))
+                (void)uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
+}
+
+// Those who wait for memory look again.
+static void wake_paused(struct cairn_server *server)
+{
+        server->memory_paused = false;
+        for (struct cairn_connection *c = server->connections; c; c = c->next)
+                if (!c->closed)
+                        cairn_server_defer(c);
+}
+
+void cairn_server_connection_closed(struct cairn_connection *connection)
+{
+        struct cairn_server *server = connection->server;
+
+        if (connection->next)
+                connection->next->previous = connection->previous;
+        if (connection->previous)
+                connection->previous->next = connection->next;
+        else
+                server->connections = connection->next;
+        server->counters.connections--;
+        if (server->memory_paused)
+                wake_paused(server);
+}
+
+void cairn_server_charge(struct cairn_server *server, size_t bytes)
+{
+        server->counters.requests_bytes += bytes;
+}
+
+void cairn_server_discharge(struct cairn_server *server, size_t bytes)
+{
+        assert(server->counters.requests_bytes >= bytes);
+        server->counters.requests_bytes -= bytes;
+        if (server->memory_paused &&
+            server->counters.requests_bytes < server->config->request_bytes)
+                wake_paused(server);
+}
+
+bool cairn_server_full(const struct cairn_connection *connection)
+{
+        const struct cairn_server *server = connection->server;
+        uint64_t own =
+            connection->inflight_bytes + connection->output_bytes + connection->reserved_bytes;
+
+        return server->counters.requests_bytes >= server->config->request_bytes &&
+               own > server->config->request_bytes / (server->counters.connections + 1);
+}
+
+// ---- stopping: drain, write back, close ----
+
+static void finish_stop(struct cairn_server *server);
+
+static void on_drained(void *arg, int status)
+{
+        struct cairn_server *server = arg;
+
+        if (status != CAIRN_OK)
+                cairn_log(CAIRN_LOG_WARNING, "raise stop_timeout if blocks in RAM must survive",
+                          "stopped before all blocks were on disk: %s", cairn_status_text(status));
+        server->state = CAIRN_SERVER_STOPPED;
+        finish_stop(server);
+}
+
+static void begin_writing(struct cairn_server *server)
+{
+        server->state = CAIRN_SERVER_WRITING;
+        for (struct cairn_connection *c = server->connections; c;) {
+                struct cairn_connection *next = c->next;
+
+                cairn_connection_close(c);
+                c = next;
+        }
+        (void)sd_notify(0, "STATUS=Writing back");
+        cairn_store_drain(server->store, server->stop_deadline_ms, on_drained, server);
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+        (void)arg;
+        if (!uv_is_closing(handle))
+                uv_close(handle, NULL);
+}
+
+static void on_scorer_closed(void *arg)
+{
+        struct cairn_server *server = arg;
+
+        server->scorer = NULL;
+        uv_walk(&server->loop, close_handle, NULL);
+}
+
+// Once nothing is under way any more. Called again by the tick until then.
+static void finish_stop(struct cairn_server *server)
+{
+        if (server->state != CAIRN_SERVER_STOPPED || server->counters.requests_inflight > 0 ||
+            server->counters.contexts_unfinished > 0 || cairn_scorer_pending(server->scorer) > 0 ||
+            !server->store)
+                return;
+        (void)uv_poll_stop(&server->store_poll);
+        uv_close((uv_handle_t *)&server->store_poll, NULL);
+        cairn_store_close(server->store);
+        server->store = NULL;
+        cairn_scorer_destroy(server->scorer, on_scorer_closed, server);
+}
+
+static void stop_step(struct cairn_server *server, uint64_t now_ms)
+{
+        uint64_t half_ms = server->config->stop_timeout_ms / 2;
+
+        if (server->state == CAIRN_SERVER_DRAINING &&
+            (server->counters.requests_inflight == 0 ||
+             now_ms + half_ms >= server->stop_deadline_ms))
+                begin_writing(server);
+        finish_stop(server);
+        if (now_ms >= server->stop_deadline_ms + STOP_GRACE_MS) {
+                cairn_log(CAIRN_LOG_ERROR, "look at the disk; what was only in RAM is lost",
+                          "gave up waiting: %llu requests under way",
+                          (unsigned long long)server->counters.requests_inflight);
+                _exit(1);
+        }
+}
+
+static void begin_stop(struct cairn_server *server)
+{
+        server->state = CAIRN_SERVER_DRAINING;
+        server->stop_deadline_ms = cairn_clock_ms() + server->config->stop_timeout_ms;
+        cairn_log(CAIRN_LOG_INFO, NULL, "stopping within %llu ms",
+                  (unsigned long long)server->config->stop_timeout_ms);
+        (void)sd_notify(0, "STOPPING=1\nSTATUS=Draining");
+        (void)uv_timer_stop(&server->backoff);
+        uv_close((uv_handle_t *)&server->listener, NULL);
+        cairn_listener_close(server);
+        (void)uv_timer_start(&server->tick, on_tick, 0, TICK_MS);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+        struct cairn_server *server = handle->data;
+
+        if (server->state >= CAIRN_SERVER_DRAINING) {
+                cairn_log(CAIRN_LOG_WARNING, NULL, "signal %d again: exiting at once", number);
+                _exit(1);
+        }
+        begin_stop(server);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+        struct cairn_server *server = timer->data;
+        uint64_t now_ms = cairn_clock_ms();
+
+        for (struct cairn_connection *c = server->connections; c;) {
+                struct cairn_connection *next = c->next;
+
+                cairn_connection_tick(c, now_ms);
+                c = next;
+        }
+        if (server->state >= CAIRN_SERVER_DRAINING)
+                stop_step(server, now_ms);
+        else if (!server->connections)
+                (void)uv_timer_stop(&server->tick);
+}
+
+// ---- starting ----
+
+static uint64_t store_clock(void *clock)
+{
+        (void)clock;
+        return cairn_clock_ms();
+}
+
+static void on_store_warning(void *arg, const char *text)
+{
+        (void)arg;
+        cairn_log(CAIRN_LOG_WARNING, NULL, "%s", text);
+}
+
+static void on_store_ready(uv_poll_t *poll, int status, int events)
+{
+        struct cairn_server *server = poll->data;
+
+        (void)status; // the store looks itself
+        (void)events;
+        cairn_store_poll(server->store);
+}
+
+static int open_store(struct cairn_server *server)
+{
+        const struct cairn_config *config = server->config;
+        struct cairn_store_options options = {
+            .directories_count = (uint32_t)config->data_dirs_count,
+            .ram_bytes = config->ram_bytes,
+            .nvme_bytes = config->nvme_bytes,
+            .slab_bytes = config->slab_bytes,
+            .queue_depth = (uint32_t)config->queue_depth,
+            .commit_delay_us = (uint32_t)config->commit_delay_us,
+            .force_sync_device = config->force_sync_device != 0,
+            .force_buffered = config->force_buffered != 0,
+            .nvme_second_use = config->nvme_second_use != 0,
+            .executor = cairn_scorer_executor(server->scorer),
+            .now_ms = store_clock,
+            .on_warning = on_store_warning,
+        };
+        char text[CAIRN_TEXT_BYTES_MAX] = "";
+        uint32_t unknown;
+        int status;
+
+        for (size_t i = 0; i < config->data_dirs_count; i++)
+                options.directories[i] = config->data_dirs[i];
+        status = cairn_store_open(&options, &server->store, text);
+        if (status != CAIRN_OK) {
+                cairn_log(CAIRN_LOG_ERROR, cairn_status_remedy(status), "cannot open the store: %s",
+                          text[0] ? text : cairn_status_text(status));
+                return status;
+        }
+        unknown = cairn_space_table_load(&server->spaces, server->store);
+        if (unknown > 0)
+                cairn_log(CAIRN_LOG_WARNING,
+                          "their blocks stay on disk; use the version that made "
+                          "them, or open the spaces anew",
+                          "%u stored spaces are not understood", unknown);
+        return CAIRN_OK;
+}
+
+// As many descriptors as the hard limit allows.
+static void raise_descriptor_limit(void)
+{
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+                limit.rlim_cur = limit.rlim_max;
+                (void)setrlimit(RLIMIT_NOFILE, &limit); // the soft limit serves too
+        }
+}
+
+static uint64_t new_incarnation(void)
+{
+        uint64_t number = 0;
+
+        if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+                number = cairn_clock_ns() ^ ((uint64_t)getpid() << 32);
+        return number | 1; // never 0
+}
+
+static int init_handles(struct cairn_server *server)
+{
+        uv_loop_t *loop = &server->loop;
+
+        if (uv_loop_init(loop) != 0)
+                return CAIRN_ENOMEM;
+        if (uv_timer_init(loop, &server->tick) != 0 || uv_timer_init(loop, &server->backoff) != 0 ||
+            uv_idle_init(loop, &server->deferral) != 0 ||
+            uv_signal_init(loop, &server->signals[0]) != 0 ||
+            uv_signal_init(loop, &server->signals[1]) != 0)
+                return CAIRN_ENOMEM;
+        server->tick.data = server;
+        server->backoff.data = server;
+        server->deferral.data = server;
+        server->signals[0].data = server;
+        server->signals[1].data = server;
+        return CAIRN_OK;
+}
+
+static int start(struct cairn_server *server)
+{
+        int status = init_handles(server);
+
+        if (status != CAIRN_OK)
+                return status;
+        status =
+            cairn_scorer_create(&server->loop, (uint32_t)server->config->scorers, &server->scorer);
+        if (status != CAIRN_OK) {
+                cairn_log(CAIRN_LOG_ERROR, "lower scorers, or raise the limit of tasks",
+                          "cannot start scorers");
+                return status;
+        }
+        status = open_store(server);
+        if (status == CAIRN_OK)
+                status = cairn_listener_open(server);
+        if (status != CAIRN_OK)
+                return status;
+        if (uv_poll_init(&server->loop, &server->store_poll, cairn_store_fd(server->store)) != 0 ||
+            uv_poll_init(&server->loop, &server->listener, server->listen_fd) != 0)
+                return CAIRN_EIO;
+        server->store_poll.data = server;
+        server->listener.data = server;
+        if (uv_poll_start(&server->store_poll, UV_READABLE, on_store_ready) != 0 ||
+            uv_signal_start(&server->signals[0], on_signal, SIGTERM) != 0 ||
+            uv_signal_start(&server->signals[1], on_signal, SIGINT) != 0)
+                return CAIRN_EIO;
+        return cairn_listener_start(server);
+}
+
+static void announce(struct cairn_server *server)
+{
+        struct cairn_store_stats stats;
+
+        server->state = CAIRN_SERVER_SERVING;
+        cairn_store_stats(server->store, &stats);
+        cairn_log(CAIRN_LOG_INFO, NULL,
+                  "%llu blocks of %u spaces found; RAM %llu MiB, NVMe %llu MiB; %s%s; kernels %s; "
+                  "%llu scorers",
+                  (unsigned long long)stats.blocks, server->spaces.count,
+                  (unsigned long long)(stats.ram_limit_bytes >> 20),
+                  (unsigned long long)(stats.nvme_limit_bytes >> 20),
+                  stats.device_uring ? "io_uring" : "pread/pwrite",
+                  stats.device_direct ? ", O_DIRECT" : "", cairn_isa_name(cairn_isa_chosen()),
+                  (unsigned long long)server->config->scorers);
+        cairn_log(CAIRN_LOG_INFO, NULL, "ready on %s", server->config->socket);
+        (void)sd_notifyf(0, "READY=1\nSTATUS=Serving on %s", server->config->socket);
+}
+
+int cairn_server_run(const struct cairn_config *config)
+{
+        struct cairn_server *server = calloc(1, sizeof(*server));
+        int status;
+
+        if (!server)
+                return 1;
+        server->config = config;
+        server->listen_fd = -1;
+        server->started_ms = cairn_clock_ms();
+        server->incarnation = new_incarnation();
+        server->receive_buffer = malloc(CAIRN_RECEIVE_BYTES);
+        (void)signal(SIGPIPE, SIG_IGN);
+        (void)signal(SIGHUP, SIG_IGN); // nothing to read anew yet
+        (void)umask(0077);
+        raise_descriptor_limit();
+        status = server->receive_buffer ? start(server) : CAIRN_ENOMEM;
+        if (status != CAIRN_OK) {
+                cairn_log(CAIRN_LOG_ERROR, NULL, "not started (%s)", cairn_status_name(status));
+                cairn_listener_close(server);
+                cairn_store_close(server->store);
+                // The process ends here, and with it what libuv still holds.
+                return 1;
+        }
+        announce(server);
+        while (uv_run(&server->loop, UV_RUN_DEFAULT) != 0)
+                ;
+        (void)uv_loop_close(&server->loop); // every handle is closed
+        cairn_space_table_finish(&server->spaces);
+        free(server->receive_buffer);
+        free(server);
+        cairn_log(CAIRN_LOG_INFO, NULL, "stopped");
+        return 0;
+}
