@@ -1,12 +1,14 @@
-// The store: all that the daemon sees of storage. Blocks by (space, key) in a RAM tier and on NVMe, with an LMDB
-// catalog. Asynchronous, driven by one thread (the loop): callbacks run on it, exactly once, inside cairn_store_poll
-// and never inside the call that started them.
+// The store: all that the daemon sees of storage. Blocks by (space, key) in a RAM tier and on NVMe,
+// with an LMDB catalog. Asynchronous, driven by one thread (the loop): callbacks run on it, exactly
+// once, inside cairn_store_poll and never inside the call that started them.
 //
 // A block has two parts, resident apart from each other:
 //   RAW   the rows as the worker gave them, [layer] segments of equal size
-//   CODE  what the policy made of them (landmarks, value codes, q8 rows), [layer] segments of equal size; may be empty
-// Both are checksummed a layer at a time (XXH3-128); a block's checksum is that of the table of these. So a range of
-// layers can be read and verified alone, and a context opens by reading codes only.
+//   CODE  what the policy made of them (landmarks, value codes, q8 rows), [layer] segments of equal
+//   size; may be empty
+// Both are checksummed a layer at a time (XXH3-128); a block's checksum is that of the table of
+// these. So a range of layers can be read and verified alone, and a context opens by reading codes
+// only.
 //
 // May be used by: daemon, tests. May use: proto. Bytes on disk: storage/README.md.
 #ifndef CAIRN_STORE_H
@@ -25,24 +27,38 @@ struct cairn_store;
 struct cairn_block; // an entry of the block table: held, it stays findable
 struct cairn_put;   // a block being written: invisible until committed
 
-enum cairn_part { CAIRN_PART_RAW = 1, CAIRN_PART_CODE = 2 };
-enum cairn_ack { CAIRN_ACK_MEMORY = 0, CAIRN_ACK_DISK = 1 };
-enum cairn_tier { CAIRN_TIER_NONE = 0, CAIRN_TIER_RAM = 1, CAIRN_TIER_NVME = 2, CAIRN_TIER_REMOTE = 3 };
-enum { CAIRN_STORE_DIRECTORIES_MAX = 8 };
+enum cairn_part {
+        CAIRN_PART_RAW = 1,
+        CAIRN_PART_CODE = 2
+};
+enum cairn_ack {
+        CAIRN_ACK_MEMORY = 0,
+        CAIRN_ACK_DISK = 1
+};
+enum cairn_tier {
+        CAIRN_TIER_NONE = 0,
+        CAIRN_TIER_RAM = 1,
+        CAIRN_TIER_NVME = 2,
+        CAIRN_TIER_REMOTE = 3
+};
+enum {
+        CAIRN_STORE_DIRECTORIES_MAX = 8
+};
 
 struct cairn_store_options {
-        const char *directories[CAIRN_STORE_DIRECTORIES_MAX]; // the first holds the catalog; slabs are striped over all
+        const char *directories[CAIRN_STORE_DIRECTORIES_MAX]; // the first holds the catalog; slabs
+                                                              // are striped over all
         uint32_t directories_count;
-        uint64_t ram_bytes;          // bound of the RAM tier: raw and code parts together
-        uint64_t nvme_bytes;         // bound of the slabs, over all directories
-        uint64_t slab_bytes;         // size of one slab file; 0: 256 MiB or 64 slots, whichever is more
-        uint32_t queue_depth;        // I/O in flight; 0: 64
-        uint32_t commit_delay_us;    // longest wait of a commit for company; 0: 500
-        uint32_t commit_batch_max;   // 0: 1024
-        bool force_sync_device;      // pread/pwrite though io_uring is there
-        bool force_buffered;         // no O_DIRECT
-        bool nvme_second_use;        // admission: write back only blocks that were used again
-        const char *eviction;        // "lru" (the only one so far) or NULL
+        uint64_t ram_bytes;   // bound of the RAM tier: raw and code parts together
+        uint64_t nvme_bytes;  // bound of the slabs, over all directories
+        uint64_t slab_bytes;  // size of one slab file; 0: 256 MiB or 64 slots, whichever is more
+        uint32_t queue_depth; // I/O in flight; 0: 64
+        uint32_t commit_delay_us;        // longest wait of a commit for company; 0: 500
+        uint32_t commit_batch_max;       // 0: 1024
+        bool force_sync_device;          // pread/pwrite though io_uring is there
+        bool force_buffered;             // no O_DIRECT
+        bool nvme_second_use;            // admission: write back only blocks that were used again
+        const char *eviction;            // "lru" (the only one so far) or NULL
         struct cairn_executor *executor; // required
         uint64_t (*now_ms)(void *clock); // monotonic; required
         void *clock;
@@ -58,9 +74,10 @@ struct cairn_block_shape {
         uint64_t code_layer_bytes; // 0: no code part
 };
 
-// Opens (creates) the directories, takes their lock, loads the catalog, frees orphaned slots. Blocks the caller.
-// Errors: CAIRN_EBUSY (another daemon has the directory), CAIRN_EVERSION, CAIRN_EIO, CAIRN_EINVAL, CAIRN_ENOMEM,
-// with a sentence naming cause and remedy in ret_text (size CAIRN_TEXT_BYTES_MAX).
+// Opens (creates) the directories, takes their lock, loads the catalog, frees orphaned slots.
+// Blocks the caller. Errors: CAIRN_EBUSY (another daemon has the directory), CAIRN_EVERSION,
+// CAIRN_EIO, CAIRN_EINVAL, CAIRN_ENOMEM, with a sentence naming cause and remedy in ret_text (size
+// CAIRN_TEXT_BYTES_MAX).
 int cairn_store_open(const struct cairn_store_options *options, struct cairn_store **ret_store,
                      char *ret_text);
 
@@ -69,8 +86,9 @@ int cairn_store_fd(const struct cairn_store *store);
 // Runs what has completed: callbacks, retries, evictions. Never blocks. Loop thread.
 void cairn_store_poll(struct cairn_store *store);
 
-// Writes back all that is only in RAM and commits it, then calls back (CAIRN_OK, or CAIRN_EDEADLINE with what could
-// not be written in time dropped). New puts are refused with CAIRN_ECANCELLED from here on.
+// Writes back all that is only in RAM and commits it, then calls back (CAIRN_OK, or CAIRN_EDEADLINE
+// with what could not be written in time dropped). New puts are refused with CAIRN_ECANCELLED from
+// here on.
 void cairn_store_drain(struct cairn_store *store, uint64_t deadline_ms,
                        void (*on_drained)(void *arg, int status), void *arg);
 // Ends everything, joins threads, frees memory. No block may be held. NULL is fine.
@@ -89,8 +107,10 @@ struct cairn_store_space_info {
         uint64_t nvme_bytes;
 };
 
-// Finds or creates (durably, before the callback) the space of this fingerprint. `description` is opaque to storage
-// (<= 4096 bytes, copied). CAIRN_EMISMATCH: it is there with another shape. CAIRN_EBUSY: CAIRN_SPACES_MAX reached.
+// Finds or creates (durably, before the callback) the space of this fingerprint. `description` is
+// opaque to storage
+// (<= 4096 bytes, copied). CAIRN_EMISMATCH: it is there with another shape. CAIRN_EBUSY:
+// CAIRN_SPACES_MAX reached.
 void cairn_store_space_open(struct cairn_store *store, const struct cairn_key *fingerprint,
                             const struct cairn_block_shape *shape, const void *description,
                             size_t description_bytes,
@@ -102,12 +122,13 @@ void cairn_store_space_info(const struct cairn_store *store, size_t index,
 
 // ---- finding and holding ----
 
-// Finds a committed block and holds it: it stays in some local tier until unhold. CAIRN_ENOENT. Does not count as use.
-// No callback: the block table is in memory.
+// Finds a committed block and holds it: it stays in some local tier until unhold. CAIRN_ENOENT.
+// Does not count as use. No callback: the block table is in memory.
 int cairn_store_hold(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
                      struct cairn_block **ret_block);
 void cairn_store_unhold(struct cairn_store *store, struct cairn_block *block);
-enum cairn_tier cairn_block_tier(const struct cairn_block *block); // the fastest that holds its RAW part
+enum cairn_tier cairn_block_tier(
+    const struct cairn_block *block); // the fastest that holds its RAW part
 const struct cairn_key *cairn_block_key(const struct cairn_block *block);
 uint64_t cairn_block_generation(const struct cairn_block *block);
 // True once a re-put or delete has replaced this generation (its bytes stay readable while held).
@@ -117,14 +138,14 @@ void cairn_store_touch(struct cairn_store *store, struct cairn_block *block);
 
 // ---- reading ----
 
-// Brings parts of a held block into RAM, verified, and pins them there. The request is the caller's, pinned until
-// on_ready has run. CAIRN_ECORRUPT (the block is then gone: a miss), CAIRN_EIO, CAIRN_ENOMEM (no RAM can be freed),
-// CAIRN_EDEADLINE.
+// Brings parts of a held block into RAM, verified, and pins them there. The request is the
+// caller's, pinned until on_ready has run. CAIRN_ECORRUPT (the block is then gone: a miss),
+// CAIRN_EIO, CAIRN_ENOMEM (no RAM can be freed), CAIRN_EDEADLINE.
 struct cairn_acquire {
         void (*on_ready)(struct cairn_acquire *request, int status);
-        struct cairn_block *block; // held by the caller
-        uint32_t parts;            // CAIRN_PART_*
-        uint64_t deadline_ms;      // of the clock; 0: none
+        struct cairn_block *block;  // held by the caller
+        uint32_t parts;             // CAIRN_PART_*
+        uint64_t deadline_ms;       // of the clock; 0: none
         struct cairn_acquire *next; // the store's
         void *internal;             // the store's
 };
@@ -132,14 +153,16 @@ void cairn_store_acquire(struct cairn_store *store, struct cairn_acquire *reques
 // Pinned parts: layer `layer` of RAW or CODE. Readable by any thread until the unpin.
 const void *cairn_block_raw(const struct cairn_block *block, uint32_t layer);
 const void *cairn_block_code(const struct cairn_block *block, uint32_t layer);
-// Checks the pinned bytes of layers [first, first + count) of one part again: CAIRN_OK or CAIRN_ECORRUPT. Any thread.
+// Checks the pinned bytes of layers [first, first + count) of one part again: CAIRN_OK or
+// CAIRN_ECORRUPT. Any thread.
 int cairn_block_verify(const struct cairn_block *block, enum cairn_part part, uint32_t first,
                        uint32_t count);
 // Checksum of one layer of one part, as stored. Any thread while pinned.
 void cairn_block_checksum(const struct cairn_block *block, enum cairn_part part, uint32_t layer,
                           uint8_t ret_checksum[16]);
 void cairn_store_unpin(struct cairn_store *store, struct cairn_block *block, uint32_t parts);
-// The caller found a pinned part corrupt: the block becomes a miss, is counted, and may be put again.
+// The caller found a pinned part corrupt: the block becomes a miss, is counted, and may be put
+// again.
 void cairn_store_report_corrupt(struct cairn_store *store, struct cairn_block *block);
 
 // ---- writing ----
@@ -151,39 +174,43 @@ struct cairn_put_begin {
         struct cairn_key key;
         struct cairn_key parent; // zero: a root
         enum cairn_ack ack;
-        uint64_t recompute_us; // 0: unknown
-        uint64_t ttl_ms;       // 0: for ever
-        uint64_t deadline_ms;  // 0: none
+        uint64_t recompute_us;        // 0: unknown
+        uint64_t ttl_ms;              // 0: for ever
+        uint64_t deadline_ms;         // 0: none
         struct cairn_put_begin *next; // the store's
         void *internal;               // the store's
 };
 // Reserves RAM (waiting for eviction and write-back, in order of arrival) for one block. Statuses:
 //   CAIRN_OK        fill the put, then commit or abort
-//   CAIRN_EEXIST    committed already, or another put of the same key committed while this one waited
-//   CAIRN_ENOENT    no such space
-//   CAIRN_ENOSPC, CAIRN_ENOMEM, CAIRN_EDEADLINE, CAIRN_ECANCELLED
+//   CAIRN_EEXIST    committed already, or another put of the same key committed while this one
+//   waited CAIRN_ENOENT    no such space CAIRN_ENOSPC, CAIRN_ENOMEM, CAIRN_EDEADLINE,
+//   CAIRN_ECANCELLED
 // Two puts of one key at once: the second waits for the first; if that aborts, the second goes on.
 void cairn_store_put_begin(struct cairn_store *store, struct cairn_put_begin *request);
-// Where layer `layer` goes. Writable by any one thread at a time until commit or abort. NULL for an absent code part.
+// Where layer `layer` goes. Writable by any one thread at a time until commit or abort. NULL for an
+// absent code part.
 void *cairn_put_raw(struct cairn_put *put, uint32_t layer);
 void *cairn_put_code(struct cairn_put *put, uint32_t layer);
-// Takes the checksum of a filled layer into the block's table (any thread, one at a time a layer). Every layer of
-// every part must be sealed before the commit. The second form takes a checksum that the caller computed while copying.
+// Takes the checksum of a filled layer into the block's table (any thread, one at a time a layer).
+// Every layer of every part must be sealed before the commit. The second form takes a checksum that
+// the caller computed while copying.
 void cairn_put_seal(struct cairn_put *put, enum cairn_part part, uint32_t layer);
 void cairn_put_seal_with(struct cairn_put *put, enum cairn_part part, uint32_t layer,
                          const uint8_t checksum[16]);
-// Makes it visible: ACK_MEMORY at once (write-back follows), ACK_DISK after data sync and catalog commit. The put is
-// the store's from here on. CAIRN_OK; CAIRN_ENOSPC, CAIRN_EIO: no trace is left.
+// Makes it visible: ACK_MEMORY at once (write-back follows), ACK_DISK after data sync and catalog
+// commit. The put is the store's from here on. CAIRN_OK; CAIRN_ENOSPC, CAIRN_EIO: no trace is left.
 void cairn_store_put_commit(struct cairn_store *store, struct cairn_put *put,
                             void (*on_committed)(void *arg, int status), void *arg);
 void cairn_store_put_abort(struct cairn_store *store, struct cairn_put *put);
 
 // ---- removing ----
 
-// Durably forgets the block (CAIRN_ENOENT, CAIRN_OK). Holders keep what they pinned. A child may outlive its parent here.
+// Durably forgets the block (CAIRN_ENOENT, CAIRN_OK). Holders keep what they pinned. A child may
+// outlive its parent here.
 void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
                         void (*on_deleted)(void *arg, int status), void *arg);
-// Drops clean RAM copies that nobody pins (tests, and `cairnctl` when asked). Returns the bytes freed.
+// Drops clean RAM copies that nobody pins (tests, and `cairnctl` when asked). Returns the bytes
+// freed.
 uint64_t cairn_store_drop_ram(struct cairn_store *store);
 
 // ---- numbers ----
@@ -196,7 +223,7 @@ struct cairn_store_stats {
         uint64_t ram_used_bytes;
         uint64_t ram_limit_bytes;
         uint64_t nvme_used_bytes;
-        uint64_t nvme_free_bytes;  // of allocated slabs
+        uint64_t nvme_free_bytes; // of allocated slabs
         uint64_t nvme_limit_bytes;
         uint64_t spaces;
         uint64_t holds;
@@ -224,7 +251,8 @@ struct cairn_store_stats {
         bool nvme_failed; // read-only or gone: RAM only, and an alarm
 };
 void cairn_store_stats(const struct cairn_store *store, struct cairn_store_stats *ret_stats);
-// Recomputes block, RAM and NVMe sums from the tables; CAIRN_EINTERNAL if any counter differs (tests).
+// Recomputes block, RAM and NVMe sums from the tables; CAIRN_EINTERNAL if any counter differs
+// (tests).
 int cairn_store_audit_counters(const struct cairn_store *store);
 
 #endif

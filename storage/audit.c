@@ -1,0 +1,140 @@
+// Numbers of the store, and their recomputation from the tables.
+#include <stdlib.h>
+
+#include "storage/store_internal.h"
+
+void cairn_store_stats(const struct cairn_store *store, struct cairn_store_stats *ret_stats)
+{
+        *ret_stats = store->stats;
+        ret_stats->ram_used_bytes = cairn_ram_used_bytes(store->ram);
+        ret_stats->ram_limit_bytes = store->options.ram_bytes;
+        ret_stats->nvme_limit_bytes = store->options.nvme_bytes;
+        ret_stats->spaces = store->spaces_count;
+        ret_stats->io_inflight = store->io_pending;
+        ret_stats->commits = cairn_catalog_commits(store->catalog);
+        ret_stats->waiting_puts = store->wait_count;
+        ret_stats->device_uring = store->device->uring;
+        ret_stats->device_direct = store->device->direct;
+}
+
+struct sums {
+        uint64_t blocks;
+        uint64_t ram_blocks;
+        uint64_t nvme_blocks;
+        uint64_t dirty_blocks;
+        uint64_t ram_only;
+        uint64_t holds;
+        uint64_t pins;
+        uint64_t ram_bytes;
+        uint64_t slots;
+};
+
+static void add_block(const struct cairn_store *store, const struct cairn_block *block,
+                      struct sums *sums)
+{
+        const struct cairn_layout *layout = &cairn_block_space(store, block)->layout;
+        sums->blocks += cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
+        sums->nvme_blocks += cairn_block_is(block, CAIRN_BLOCK_STORED);
+        sums->dirty_blocks += cairn_block_is(block, CAIRN_BLOCK_DIRTY);
+        sums->ram_only += cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY);
+        sums->holds += block->holds;
+        sums->slots += block->slab != CAIRN_NO_SLAB;
+        for (uint32_t i = 0; block->resident && i < CAIRN_PART_COUNT; i++) {
+                const struct cairn_part_ram *ram = &block->resident->parts[i];
+                sums->pins += ram->pins;
+                if (ram->state != CAIRN_PART_NONE)
+                        sums->ram_bytes += layout->part_bytes[i];
+                if (i == 0 && ram->state == CAIRN_PART_READY)
+                        sums->ram_blocks++;
+        }
+}
+
+// Children by a fresh count, keyed by parent entry.
+static bool children_agree(const struct cairn_store *store, uint32_t *children)
+{
+        uint32_t entries = cairn_table_entries(&store->table);
+        for (uint32_t id = 0; id < entries; id++) {
+                const struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (!cairn_block_is(block, CAIRN_BLOCK_LIVE) ||
+                    !cairn_block_is(block, CAIRN_BLOCK_CHILD))
+                        continue;
+                const struct cairn_block *parent =
+                    cairn_table_find(&store->table, block->space, &block->parent);
+                if (!parent)
+                        return false;
+                children[parent->id]++;
+        }
+        for (uint32_t id = 0; id < entries; id++) {
+                const struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (cairn_block_is(block, CAIRN_BLOCK_LIVE) && block->children != children[id])
+                        return false;
+                if (cairn_block_is(block, CAIRN_BLOCK_GHOST) && children[id] == 0)
+                        return false;
+        }
+        return true;
+}
+
+static bool slabs_agree(const struct cairn_store *store, uint64_t slots)
+{
+        uint64_t taken = 0, bad = 0, free_bytes = 0, used_bytes = 0, total_bytes = 0;
+        for (uint32_t i = 0; i < store->slabs_count; i++) {
+                const struct cairn_slab *slab = store->slabs[i];
+                if (!slab)
+                        continue;
+                total_bytes += slab->size_bytes;
+                if (slab->state != CAIRN_SLAB_OPEN)
+                        continue;
+                uint64_t slot_bytes = store->spaces[slab->space]->layout.slot_bytes;
+                uint32_t set = 0;
+                for (uint32_t word = 0; word < (slab->slots + 63) / 64; word++)
+                        set += (uint32_t)__builtin_popcountll(slab->taken[word]);
+                if (set + slab->free_count != slab->slots)
+                        return false;
+                taken += set;
+                bad += slab->bad_count;
+                used_bytes += set * slot_bytes;
+                free_bytes += slab->free_count * slot_bytes;
+        }
+        return taken - bad == slots && used_bytes == store->stats.nvme_used_bytes &&
+               free_bytes == store->stats.nvme_free_bytes && total_bytes == store->slab_bytes_total;
+}
+
+static bool spaces_agree(const struct cairn_store *store, const struct sums *sums)
+{
+        uint64_t blocks = 0, ram_bytes = 0, nvme_bytes = 0;
+        for (uint32_t i = 0; i < store->spaces_count; i++) {
+                blocks += store->spaces[i]->blocks;
+                ram_bytes += store->spaces[i]->ram_bytes;
+                nvme_bytes += store->spaces[i]->nvme_bytes;
+        }
+        return blocks == sums->blocks && ram_bytes == sums->ram_bytes &&
+               nvme_bytes == store->stats.nvme_used_bytes;
+}
+
+int cairn_store_audit_counters(const struct cairn_store *store)
+{
+        const struct cairn_store_stats *stats = &store->stats;
+        struct sums sums = {0};
+        uint32_t entries = cairn_table_entries(&store->table);
+        for (uint32_t id = 0; id < entries; id++) {
+                const struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (cairn_block_is(block, CAIRN_BLOCK_LIVE) &&
+                    !cairn_block_is(block, CAIRN_BLOCK_GHOST))
+                        add_block(store, block, &sums);
+        }
+        if (sums.blocks != stats->blocks || sums.ram_blocks != stats->ram_blocks ||
+            sums.nvme_blocks != stats->nvme_blocks || sums.dirty_blocks != stats->dirty_blocks ||
+            sums.ram_only != store->ram_only || sums.holds != stats->holds ||
+            sums.pins != stats->pins || sums.ram_bytes != cairn_ram_used_bytes(store->ram) ||
+            cairn_ram_backed_bytes(store->ram) > store->options.ram_bytes ||
+            store->slab_bytes_total > store->options.nvme_bytes)
+                return CAIRN_EINTERNAL;
+        if (!spaces_agree(store, &sums) || !slabs_agree(store, sums.slots))
+                return CAIRN_EINTERNAL;
+        uint32_t *children = calloc(entries ? entries : 1, sizeof(*children));
+        if (!children)
+                return CAIRN_ENOMEM;
+        bool agree = children_agree(store, children);
+        free(children);
+        return agree ? CAIRN_OK : CAIRN_EINTERNAL;
+}

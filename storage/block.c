@@ -1,0 +1,314 @@
+// The life of an entry of the block table: visible or not, parts in RAM, children counted, heaps of
+// what may be evicted, and its end when nobody needs it any more.
+#include <stdlib.h>
+
+#include "storage/store_internal.h"
+
+enum {
+        KEY_CLASS_SHIFT = 62
+};
+
+void cairn_block_set_flag(struct cairn_store *store, struct cairn_block *block, uint32_t flag,
+                          bool on)
+{
+        if (cairn_block_is(block, flag) == on)
+                return;
+        block->flags = (uint16_t)(on ? block->flags | flag : block->flags & ~flag);
+        int64_t step = on ? 1 : -1;
+        if (flag == CAIRN_BLOCK_STORED)
+                store->stats.nvme_blocks += (uint64_t)step;
+        else if (flag == CAIRN_BLOCK_DIRTY)
+                store->stats.dirty_blocks += (uint64_t)step;
+        else if (flag == CAIRN_BLOCK_RAM_ONLY)
+                store->ram_only += (uint32_t)step;
+}
+
+// A block that names itself as parent is a root.
+static bool has_parent(const struct cairn_block *block)
+{
+        return !cairn_key_is_zero(&block->parent) && !cairn_key_equal(&block->parent, &block->key);
+}
+
+void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block)
+{
+        assert(!cairn_block_is(block, CAIRN_BLOCK_CHILD));
+        if (!has_parent(block))
+                return;
+        struct cairn_block *parent = cairn_table_find(&store->table, block->space, &block->parent);
+        if (!parent) {
+                parent = cairn_table_entry(&store->table, true);
+                if (!parent)
+                        return;
+                parent->key = block->parent;
+                parent->space = block->space;
+                parent->flags |= CAIRN_BLOCK_GHOST;
+                cairn_table_insert(&store->table, parent);
+        }
+        parent->children++;
+        block->flags |= CAIRN_BLOCK_CHILD;
+        cairn_block_refresh(store, parent);
+}
+
+static void child_ram_set(struct cairn_store *store, struct cairn_block *block, bool on)
+{
+        on = on && cairn_block_is(block, CAIRN_BLOCK_CHILD);
+        if (cairn_block_is(block, CAIRN_BLOCK_CHILD_RAM) == on)
+                return;
+        block->flags ^= CAIRN_BLOCK_CHILD_RAM;
+        struct cairn_block *parent = cairn_table_find(&store->table, block->space, &block->parent);
+        if (!parent || (!on && parent->children_ram == 0))
+                return;
+        parent->children_ram += on ? 1 : UINT32_MAX;
+        cairn_block_refresh(store, parent);
+}
+
+void cairn_block_child_remove(struct cairn_store *store, struct cairn_block *block)
+{
+        child_ram_set(store, block, false);
+        if (!cairn_block_is(block, CAIRN_BLOCK_CHILD))
+                return;
+        block->flags &= (uint16_t)~CAIRN_BLOCK_CHILD;
+        struct cairn_block *parent = cairn_table_find(&store->table, block->space, &block->parent);
+        if (!parent || parent->children == 0)
+                return; // its ghost could not be made for want of memory
+        parent->children--;
+        if (parent->children == 0 && cairn_block_is(parent, CAIRN_BLOCK_GHOST)) {
+                cairn_table_remove(&store->table, parent);
+                cairn_table_entry_free(&store->table, parent);
+                return;
+        }
+        cairn_block_refresh(store, parent);
+}
+
+static bool raw_ready(const struct cairn_block *block)
+{
+        return block->resident && block->resident->parts[0].state == CAIRN_PART_READY;
+}
+
+void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
+{
+        assert(!cairn_block_is(block, CAIRN_BLOCK_VISIBLE | CAIRN_BLOCK_GHOST));
+        struct cairn_block *ghost = cairn_table_find(&store->table, block->space, &block->key);
+        if (ghost)
+                cairn_table_replace(&store->table, ghost, block);
+        else
+                cairn_table_insert(&store->table, block);
+        block->flags = (uint16_t)((block->flags | CAIRN_BLOCK_VISIBLE) & ~CAIRN_BLOCK_STALE);
+        cairn_block_space(store, block)->blocks++;
+        store->stats.blocks++;
+        child_ram_set(store, block, raw_ready(block));
+        cairn_block_refresh(store, block);
+}
+
+void cairn_block_unpublish(struct cairn_store *store, struct cairn_block *block)
+{
+        assert(cairn_block_is(block, CAIRN_BLOCK_VISIBLE));
+        cairn_block_child_remove(store, block);
+        cairn_table_remove(&store->table, block);
+        struct cairn_block *ghost = NULL;
+        if (block->children > 0)
+                ghost = cairn_table_entry(&store->table, true);
+        if (ghost) {
+                ghost->key = block->key;
+                ghost->space = block->space;
+                ghost->children = block->children;
+                ghost->children_ram = block->children_ram;
+                ghost->flags |= CAIRN_BLOCK_GHOST;
+                cairn_table_insert(&store->table, ghost);
+        }
+        block->children = 0;
+        block->children_ram = 0;
+        block->flags = (uint16_t)((block->flags | CAIRN_BLOCK_STALE) & ~CAIRN_BLOCK_VISIBLE);
+        cairn_block_space(store, block)->blocks--;
+        store->stats.blocks--;
+}
+
+struct cairn_resident *cairn_block_resident(struct cairn_store *store, struct cairn_block *block)
+{
+        if (block->resident)
+                return block->resident;
+        struct cairn_resident *resident = calloc(1, sizeof(*resident));
+        if (!resident)
+                return NULL;
+        resident->space = cairn_block_space(store, block);
+        resident->block = block;
+        for (int i = 0; i < CAIRN_PART_COUNT; i++)
+                resident->parts[i].heap = CAIRN_HEAP_OUT;
+        block->resident = resident;
+        return resident;
+}
+
+int cairn_part_take(struct cairn_store *store, struct cairn_block *block, uint32_t part)
+{
+        struct cairn_part_ram *ram = &block->resident->parts[part];
+        assert(ram->state == CAIRN_PART_NONE);
+        struct cairn_space_state *space = cairn_block_space(store, block);
+        uint64_t bytes = space->layout.part_bytes[part];
+        int status = cairn_evict_ram_alloc(store, block->tenant, bytes, &ram->slot);
+        if (status != CAIRN_OK)
+                return status;
+        ram->state = CAIRN_PART_LOADING;
+        space->ram_bytes += bytes;
+        return CAIRN_OK;
+}
+
+void cairn_part_ready(struct cairn_store *store, struct cairn_block *block, uint32_t part)
+{
+        struct cairn_part_ram *ram = &block->resident->parts[part];
+        assert(ram->state == CAIRN_PART_LOADING);
+        ram->state = CAIRN_PART_READY;
+        if (part == 0) {
+                store->stats.ram_blocks++;
+                if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
+                        child_ram_set(store, block, true);
+        }
+}
+
+void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint32_t part)
+{
+        struct cairn_part_ram *ram = &block->resident->parts[part];
+        struct cairn_space_state *space = cairn_block_space(store, block);
+        if (ram->state == CAIRN_PART_NONE)
+                return;
+        cairn_heap_remove(&store->ram_heap[part], &ram->heap);
+        if (part == 0 && ram->state == CAIRN_PART_READY) {
+                store->stats.ram_blocks--;
+                child_ram_set(store, block, false);
+        }
+        ram->state = CAIRN_PART_NONE;
+        cairn_ram_free(store->ram, &ram->slot);
+        space->ram_bytes -= space->layout.part_bytes[part];
+}
+
+static void resident_release(struct cairn_block *block)
+{
+        struct cairn_resident *resident = block->resident;
+        for (int i = 0; i < CAIRN_PART_COUNT; i++) {
+                if (resident->parts[i].state != CAIRN_PART_NONE || resident->parts[i].pins > 0)
+                        return;
+        }
+        if (resident->waiters)
+                return;
+        free(resident);
+        block->resident = NULL;
+}
+
+// The order in which RAM is given up: leaves, then their parents, then what has no other copy; by
+// use within each.
+static bool part_key(const struct cairn_block *block, uint32_t part, uint64_t *ret_key)
+{
+        const struct cairn_part_ram *ram = &block->resident->parts[part];
+        if (ram->state != CAIRN_PART_READY || ram->pins > 0 ||
+            cairn_block_is(block, CAIRN_BLOCK_DIRTY))
+                return false;
+        uint64_t class = part == 0 && block->children_ram > 0 ? 1 : 0;
+        if (!cairn_block_is(block, CAIRN_BLOCK_STORED)) {
+                if (part != 0 || !cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY) ||
+                    !cairn_block_is(block, CAIRN_BLOCK_VISIBLE) || block->holds > 0 ||
+                    block->refs > 0 || block->children > 0)
+                        return false;
+                class = 2;
+        }
+        *ret_key = class << KEY_CLASS_SHIFT | block->used;
+        return true;
+}
+
+static void end_block(struct cairn_store *store, struct cairn_block *block)
+{
+        if (block->resident) {
+                for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
+                        assert(block->resident->parts[i].pins == 0);
+                        cairn_part_drop(store, block, i);
+                }
+                assert(!block->resident->waiters);
+                resident_release(block);
+        }
+        cairn_block_set_flag(store, block, CAIRN_BLOCK_STORED, false);
+        cairn_block_set_flag(store, block, CAIRN_BLOCK_RAM_ONLY, false);
+        cairn_block_set_flag(store, block, CAIRN_BLOCK_DIRTY, false);
+        if (block->slab != CAIRN_NO_SLAB)
+                cairn_slab_give(store, block->slab, block->slot,
+                                cairn_block_is(block, CAIRN_BLOCK_BAD_SLOT));
+        block->slab = CAIRN_NO_SLAB;
+        cairn_table_entry_free(&store->table, block);
+}
+
+void cairn_block_refresh(struct cairn_store *store, struct cairn_block *block)
+{
+        if (cairn_block_is(block, CAIRN_BLOCK_GHOST))
+                return;
+        struct cairn_space_state *space = cairn_block_space(store, block);
+        bool visible = cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
+        bool idle = block->holds == 0 && block->refs == 0;
+        // Out of memory, it stays out of the heap until the next change.
+        if (visible && idle && block->children == 0 && cairn_block_is(block, CAIRN_BLOCK_STORED) &&
+            !cairn_block_is(block, CAIRN_BLOCK_DIRTY))
+                (void)cairn_heap_set(&space->heap, &block->heap, block->used);
+        else
+                cairn_heap_remove(&space->heap, &block->heap);
+        if (idle && cairn_block_is(block, CAIRN_BLOCK_STALE)) {
+                end_block(store, block);
+                return;
+        }
+        if (!block->resident)
+                return;
+        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
+                uint64_t key;
+                uint32_t *place = &block->resident->parts[i].heap;
+                if (part_key(block, i, &key))
+                        (void)cairn_heap_set(&store->ram_heap[i], place, key);
+                else
+                        cairn_heap_remove(&store->ram_heap[i], place);
+        }
+        resident_release(block);
+}
+
+// A delete that failed leaves the record: the block is there again, unless a newer one took its
+// place.
+static void on_forgotten(struct cairn_catalog_op *catalog_op, int status)
+{
+        struct cairn_op *op = CAIRN_CONTAINER(catalog_op, struct cairn_op, op);
+        struct cairn_store *store = op->store;
+        struct cairn_block *block = op->block;
+        store->ops_pending--;
+        block->refs--;
+        if (op->evicting)
+                cairn_block_space(store, block)->evicting--;
+        if (status != CAIRN_OK) {
+                cairn_writer_error(store, status);
+                struct cairn_block *other =
+                    cairn_table_find(&store->table, block->space, &block->key);
+                bool absent = !other || cairn_block_is(other, CAIRN_BLOCK_GHOST);
+                if (absent && !cairn_block_is(block, CAIRN_BLOCK_BAD_SLOT) &&
+                    cairn_block_is(block, CAIRN_BLOCK_STORED)) {
+                        cairn_block_publish(store, block);
+                        cairn_block_child_add(store, block);
+                        child_ram_set(store, block, raw_ready(block));
+                }
+        }
+        cairn_block_refresh(store, block);
+        cairn_op_ready(op, status);
+}
+
+void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op)
+{
+        if (!op)
+                op = cairn_op_reserved(store);
+        cairn_block_unpublish(store, block);
+        if (!cairn_block_is(block, CAIRN_BLOCK_RECORD)) {
+                cairn_block_refresh(store, block);
+                cairn_op_ready(op, CAIRN_OK);
+                return;
+        }
+        block->refs++;
+        cairn_block_refresh(store, block);
+        op->block = block;
+        op->op.kind = CAIRN_CATALOG_DELETE;
+        op->op.block.space_id = cairn_block_space(store, block)->id;
+        op->op.block.key = block->key;
+        op->op.on_done = on_forgotten;
+        if (op->evicting)
+                cairn_block_space(store, block)->evicting++;
+        store->ops_pending++;
+        cairn_catalog_submit(store->catalog, &op->op, op->evicting);
+}

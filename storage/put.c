@@ -1,0 +1,375 @@
+// Puts, from the reservation of RAM to the commit: one at a time a key, invisible until whole.
+#include <stdlib.h>
+
+#include "storage/store_internal.h"
+
+static struct cairn_put **bucket_of(struct cairn_store *store, uint16_t space,
+                                    const struct cairn_key *key)
+{
+        uint64_t word;
+        memcpy(&word, key->bytes, sizeof(word));
+        word = (word ^ space ^ store->table.seed) * 0x9e3779b97f4a7c15ull;
+        return &store->puts[(word >> 40) % CAIRN_PUTS_HASH];
+}
+
+static struct cairn_put *find_active(struct cairn_store *store, uint16_t space,
+                                     const struct cairn_key *key)
+{
+        struct cairn_put *put = *bucket_of(store, space, key);
+        while (put && (put->block->space != space || !cairn_key_equal(&put->block->key, key)))
+                put = put->next_same;
+        return put;
+}
+
+static void active_add(struct cairn_store *store, struct cairn_put *put)
+{
+        struct cairn_put **bucket = bucket_of(store, put->block->space, &put->block->key);
+        put->next_same = *bucket;
+        *bucket = put;
+        put->active = true;
+        store->puts_active++;
+}
+
+// Takes it out of the hash; what waited for it goes on.
+static void active_remove(struct cairn_store *store, struct cairn_put *put)
+{
+        if (!put->active)
+                return;
+        struct cairn_put **link = bucket_of(store, put->block->space, &put->block->key);
+        while (*link != put)
+                link = &(*link)->next_same;
+        *link = put->next_same;
+        put->active = false;
+        store->puts_active--;
+        struct cairn_put_begin *follower = put->followers;
+        put->followers = NULL;
+        while (follower) {
+                struct cairn_put_begin *next = follower->next;
+                store->deadlines -= follower->deadline_ms > 0;
+                cairn_put_begin_step(store, follower);
+                follower = next;
+        }
+}
+
+void cairn_begin_ready(struct cairn_store *store, struct cairn_put_begin *request, int status,
+                       struct cairn_put *put)
+{
+        assert((status == CAIRN_OK) == (put != NULL));
+        request->internal = put ? (void *)put : (void *)(intptr_t)status;
+        request->next = NULL;
+        *store->ready_begins_last = request;
+        store->ready_begins_last = &request->next;
+        if (status == CAIRN_EEXIST)
+                store->stats.puts_existing++;
+        else if (status != CAIRN_OK)
+                store->stats.puts_failed++;
+        cairn_store_wake(store);
+}
+
+static struct cairn_block *visible_at(struct cairn_store *store, uint16_t space,
+                                      const struct cairn_key *key)
+{
+        struct cairn_block *block = cairn_table_find(&store->table, space, key);
+        if (!block || !cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
+                return NULL;
+        if (block->expires_ms == 0 || cairn_store_now(store) < block->expires_ms)
+                return block;
+        store->stats.deleted++;
+        cairn_block_forget(store, block, NULL);
+        return NULL;
+}
+
+int cairn_store_hold(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
+                     struct cairn_block **ret_block)
+{
+        struct cairn_space_state *state = cairn_space_by_id(store, space);
+        struct cairn_block *block = state ? visible_at(store, state->index, key) : NULL;
+        if (!block)
+                return CAIRN_ENOENT;
+        block->holds++;
+        store->stats.holds++;
+        cairn_block_refresh(store, block);
+        *ret_block = block;
+        return CAIRN_OK;
+}
+
+void cairn_store_unhold(struct cairn_store *store, struct cairn_block *block)
+{
+        assert(block->holds > 0 && store->stats.holds > 0);
+        block->holds--;
+        store->stats.holds--;
+        cairn_block_refresh(store, block);
+        if (store->wait_first || store->writes_queued > 0)
+                cairn_store_wake(store);
+}
+
+void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
+                        void (*on_deleted)(void *arg, int status), void *arg)
+{
+        struct cairn_space_state *state = cairn_space_by_id(store, space);
+        struct cairn_block *block = state ? visible_at(store, state->index, key) : NULL;
+        struct cairn_op *op = cairn_op_reserved(store);
+        op->on_status = on_deleted;
+        op->arg = arg;
+        if (!block) {
+                cairn_op_ready(op, CAIRN_ENOENT);
+                return;
+        }
+        store->stats.deleted++;
+        cairn_block_forget(store, block, op);
+}
+
+void cairn_store_put_begin(struct cairn_store *store, struct cairn_put_begin *request)
+{
+        request->next = NULL;
+        request->internal = NULL;
+        store->stats.puts++;
+        cairn_put_begin_step(store, request);
+}
+
+void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *request)
+{
+        struct cairn_space_state *space = cairn_space_by_id(store, request->space);
+        int status = CAIRN_EAGAIN;
+        if (!space)
+                status = CAIRN_ENOENT;
+        else if (store->draining || store->closing)
+                status = CAIRN_ECANCELLED;
+        else if (visible_at(store, space->index, &request->key))
+                status = CAIRN_EEXIST;
+        struct cairn_put *other = NULL;
+        if (status == CAIRN_EAGAIN)
+                other = find_active(store, space->index, &request->key);
+        if (other) {
+                struct cairn_put_begin **last = &other->followers;
+                while (*last)
+                        last = &(*last)->next;
+                request->next = NULL;
+                *last = request;
+                store->deadlines += request->deadline_ms > 0;
+                return;
+        }
+        // First come, first served: those who wait for RAM go before.
+        if (status == CAIRN_EAGAIN && !store->wait_first)
+                status = cairn_put_try(store, request);
+        if (status == CAIRN_EAGAIN)
+                status = cairn_wait_add(store, request, NULL);
+        if (status < CAIRN_OK)
+                cairn_begin_ready(store, request, status, NULL);
+}
+
+static struct cairn_put *put_create(struct cairn_store *store, struct cairn_space_state *space)
+{
+        if (cairn_table_reserve(&store->table, 1 + store->puts_active) != CAIRN_OK ||
+            cairn_heap_reserve(&space->heap, (uint32_t)space->blocks + 1 + store->puts_active) !=
+                CAIRN_OK ||
+            cairn_heap_reserve(&store->ram_heap[0], (uint32_t)store->stats.ram_blocks + 1 +
+                                                        store->puts_active) != CAIRN_OK)
+                return NULL;
+        struct cairn_put *put = calloc(1, sizeof(*put));
+        struct cairn_block *block = put ? cairn_table_entry(&store->table, false) : NULL;
+        if (!block) {
+                free(put);
+                return NULL;
+        }
+        block->space = space->index;
+        put->store = store;
+        put->block = block;
+        if (!cairn_block_resident(store, block)) {
+                cairn_table_entry_free(&store->table, block);
+                free(put);
+                return NULL;
+        }
+        cairn_link_add(&store->all_puts, &put->link);
+        return put;
+}
+
+static void put_free(struct cairn_put *put)
+{
+        cairn_link_remove(&put->link);
+        free(put);
+}
+
+static void free_parts(struct cairn_store *store, struct cairn_block *block)
+{
+        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++)
+                cairn_part_drop(store, block, i);
+        free(block->resident);
+        block->resident = NULL;
+}
+
+static bool possible(const struct cairn_store *store, const struct cairn_layout *layout)
+{
+        if (!cairn_ram_possible(store->ram, layout->part_bytes[0]))
+                return false;
+        return layout->part_bytes[1] == 0 || cairn_ram_possible(store->ram, layout->slot_bytes);
+}
+
+int cairn_put_try(struct cairn_store *store, struct cairn_put_begin *request)
+{
+        struct cairn_space_state *space = cairn_space_by_id(store, request->space);
+        if (!possible(store, &space->layout))
+                return CAIRN_ENOMEM;
+        struct cairn_put *put = put_create(store, space);
+        if (!put)
+                return CAIRN_ENOMEM;
+        struct cairn_block *block = put->block;
+        block->key = request->key;
+        block->parent = request->parent;
+        block->tenant = request->tenant;
+        int status = cairn_part_take(store, block, 0);
+        if (status == CAIRN_OK && space->layout.part_bytes[1] > 0)
+                status = cairn_part_take(store, block, 1);
+        if (status != CAIRN_OK) {
+                free_parts(store, block);
+                cairn_table_entry_free(&store->table, block);
+                put_free(put);
+                return status;
+        }
+        block->refs = 1;
+        block->generation = ++store->generation;
+        put->ack = request->ack;
+        put->ttl_ms = request->ttl_ms;
+        put->recompute_us = request->recompute_us;
+        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
+                if (space->layout.part_bytes[i] > 0)
+                        cairn_part_prepare(&space->layout, i, block->resident->parts[i].slot.bytes);
+        }
+        cairn_block_child_add(store, block);
+        active_add(store, put);
+        cairn_begin_ready(store, request, CAIRN_OK, put);
+        return CAIRN_OK;
+}
+
+static void *put_layer(struct cairn_put *put, uint32_t part, uint32_t layer)
+{
+        const struct cairn_resident *resident = put->block->resident;
+        const struct cairn_layout *layout = &resident->space->layout;
+        if (layout->part_bytes[part] == 0)
+                return NULL;
+        assert(layer < layout->shape.layers && !put->settled);
+        return cairn_part_layer(layout, part, resident->parts[part].slot.bytes, layer);
+}
+
+void *cairn_put_raw(struct cairn_put *put, uint32_t layer)
+{
+        return put_layer(put, 0, layer);
+}
+
+void *cairn_put_code(struct cairn_put *put, uint32_t layer)
+{
+        return put_layer(put, 1, layer);
+}
+
+void cairn_put_seal(struct cairn_put *put, enum cairn_part part, uint32_t layer)
+{
+        const struct cairn_layout *layout = &put->block->resident->space->layout;
+        struct cairn_checksum sum;
+        cairn_checksum_of(put_layer(put, part - 1, layer), layout->layer_bytes[part - 1], &sum);
+        cairn_put_seal_with(put, part, layer, sum.bytes);
+}
+
+void cairn_put_seal_with(struct cairn_put *put, enum cairn_part part, uint32_t layer,
+                         const uint8_t checksum[16])
+{
+        assert(!put->settled && layer < put->block->resident->space->layout.shape.layers);
+        void *bytes = put->block->resident->parts[part - 1].slot.bytes;
+        memcpy(cairn_part_checksum(bytes, layer), checksum, 16);
+}
+
+// Headers over the filled tables: from here on the bytes are what the slot will hold.
+static void seal_parts(struct cairn_store *store, struct cairn_put *put)
+{
+        struct cairn_block *block = put->block;
+        struct cairn_space_state *space = cairn_block_space(store, block);
+        struct cairn_part_identity identity = {
+            .key = block->key,
+            .parent = block->parent,
+            .space = space->fingerprint,
+            .generation = block->generation,
+            .ttl_ms = put->ttl_ms,
+            .recompute_us = put->recompute_us,
+            .tenant = block->tenant,
+        };
+        struct cairn_checksum tables[CAIRN_PART_COUNT];
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
+                if (space->layout.part_bytes[i] == 0)
+                        continue;
+                cairn_part_seal(&space->layout, i, &identity, block->resident->parts[i].slot.bytes,
+                                &tables[count++]);
+        }
+        cairn_block_checksum_of(tables, count, &put->checksum);
+}
+
+static void callback(struct cairn_store *store, struct cairn_put *put, int status)
+{
+        if (!put->on_committed)
+                return;
+        struct cairn_op *op = cairn_op_reserved(store);
+        op->on_status = put->on_committed;
+        op->arg = put->arg;
+        put->on_committed = NULL;
+        cairn_op_ready(op, status);
+}
+
+void cairn_store_put_commit(struct cairn_store *store, struct cairn_put *put,
+                            void (*on_committed)(void *arg, int status), void *arg)
+{
+        struct cairn_block *block = put->block;
+        assert(!put->settled);
+        put->settled = true;
+        put->on_committed = on_committed;
+        put->arg = arg;
+        seal_parts(store, put);
+        block->used = ++store->used;
+        if (put->ttl_ms > 0)
+                block->expires_ms = cairn_store_now(store) + put->ttl_ms;
+        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
+                if (block->resident->parts[i].state == CAIRN_PART_LOADING)
+                        cairn_part_ready(store, block, i);
+        }
+        cairn_block_set_flag(store, block, CAIRN_BLOCK_DIRTY, true);
+        if (put->ack == CAIRN_ACK_MEMORY) {
+                cairn_block_publish(store, block);
+                active_remove(store, put);
+                callback(store, put, CAIRN_OK);
+        }
+        cairn_writer_queue(store, put);
+}
+
+// No trace is left of a put that was never visible.
+void cairn_put_discard(struct cairn_store *store, struct cairn_put *put, int status)
+{
+        struct cairn_block *block = put->block;
+        assert(!cairn_block_is(block, CAIRN_BLOCK_VISIBLE) && block->holds == 0);
+        cairn_block_child_remove(store, block);
+        cairn_block_set_flag(store, block, CAIRN_BLOCK_DIRTY, false);
+        free_parts(store, block);
+        assert(block->slab == CAIRN_NO_SLAB);
+        callback(store, put, status);
+        active_remove(store, put);
+        cairn_table_entry_free(&store->table, block);
+        put_free(put);
+        if (store->wait_first)
+                cairn_store_wake(store);
+}
+
+void cairn_store_put_abort(struct cairn_store *store, struct cairn_put *put)
+{
+        assert(!put->settled);
+        cairn_put_discard(store, put, CAIRN_ECANCELLED);
+}
+
+// The block is written and committed, or stays in RAM alone: the put's work is done.
+void cairn_put_end(struct cairn_store *store, struct cairn_put *put, int status)
+{
+        struct cairn_block *block = put->block;
+        callback(store, put, status);
+        active_remove(store, put);
+        block->refs--;
+        put_free(put);
+        cairn_block_refresh(store, block);
+        if (store->wait_first)
+                cairn_store_wake(store);
+}

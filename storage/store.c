@@ -1,0 +1,231 @@
+// The store's frame: opening, polling, callbacks, draining, closing, numbers.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "storage/store_internal.h"
+
+uint64_t cairn_store_now(const struct cairn_store *store)
+{
+        return store->options.now_ms(store->options.clock);
+}
+
+void cairn_store_warn(struct cairn_store *store, const char *text)
+{
+        if (store->options.on_warning)
+                store->options.on_warning(store->options.on_warning_arg, text);
+}
+
+void cairn_store_wake(struct cairn_store *store)
+{
+        if (store->woken)
+                return;
+        store->woken = true;
+        uint64_t one = 1;
+        (void)!write(store->wake_fd, &one, sizeof(one)); // full means readable already
+}
+
+struct cairn_op *cairn_op_create(struct cairn_store *store)
+{
+        struct cairn_op *op = calloc(1, sizeof(*op));
+        if (!op)
+                return NULL;
+        op->store = store;
+        cairn_link_add(&store->all_ops, &op->link);
+        return op;
+}
+
+// Callbacks have nobody to tell that memory ran out: some are kept for them.
+struct cairn_op *cairn_op_reserved(struct cairn_store *store)
+{
+        struct cairn_op *op = cairn_op_create(store);
+        if (op)
+                return op;
+        op = store->free_ops;
+        assert(op);
+        store->free_ops = op->next;
+        store->free_ops_count--;
+        *op = (struct cairn_op){.store = store};
+        cairn_link_add(&store->all_ops, &op->link);
+        return op;
+}
+
+void cairn_op_free(struct cairn_store *store, struct cairn_op *op)
+{
+        cairn_link_remove(&op->link);
+        if (store->free_ops_count >= CAIRN_OPS_RESERVE) {
+                free(op);
+                return;
+        }
+        op->next = store->free_ops;
+        store->free_ops = op;
+        store->free_ops_count++;
+}
+
+void cairn_op_ready(struct cairn_op *op, int status)
+{
+        struct cairn_store *store = op->store;
+        op->status = status;
+        op->next = NULL;
+        *store->ready_ops_last = op;
+        store->ready_ops_last = &op->next;
+        cairn_store_wake(store);
+}
+
+void cairn_op_dropped(struct cairn_catalog_op *catalog_op, int status)
+{
+        struct cairn_op *op = CAIRN_CONTAINER(catalog_op, struct cairn_op, op);
+        (void)status; // the next start drops it again
+        op->store->ops_pending--;
+        cairn_op_free(op->store, op);
+}
+
+void cairn_op_removed(struct cairn_device_request *request, int status)
+{
+        struct cairn_op *op = CAIRN_CONTAINER(request, struct cairn_op, request);
+        (void)status; // the next start finds the file again
+        cairn_io_done(op->store);
+        cairn_op_free(op->store, op);
+}
+
+void cairn_io_submit(struct cairn_store *store, struct cairn_device_request *request)
+{
+        store->io_pending++;
+        store->device->ops->submit(store->device, request);
+        cairn_store_wake(store);
+}
+
+void cairn_io_done(struct cairn_store *store)
+{
+        assert(store->io_pending > 0);
+        store->io_pending--;
+}
+
+int cairn_store_fd(const struct cairn_store *store)
+{
+        return store->epoll_fd;
+}
+
+static void run_acquires(struct cairn_store *store)
+{
+        struct cairn_acquire *request = store->ready_acquires;
+        store->ready_acquires = NULL;
+        store->ready_acquires_last = &store->ready_acquires;
+        while (request) {
+                struct cairn_acquire *next = request->next;
+                int status = (int)(intptr_t)request->internal;
+                request->on_ready(request, status);
+                request = next;
+        }
+}
+
+static void run_begins(struct cairn_store *store)
+{
+        struct cairn_put_begin *request = store->ready_begins;
+        store->ready_begins = NULL;
+        store->ready_begins_last = &store->ready_begins;
+        while (request) {
+                struct cairn_put_begin *next = request->next;
+                intptr_t answer = (intptr_t)request->internal;
+                bool failed = answer < 0 && answer > -CAIRN_STATUS_COUNT;
+                request->on_begun(request, failed ? (int)answer : CAIRN_OK,
+                                  failed ? NULL : (struct cairn_put *)answer);
+                request = next;
+        }
+}
+
+static void run_ops(struct cairn_store *store)
+{
+        struct cairn_op *op = store->ready_ops;
+        store->ready_ops = NULL;
+        store->ready_ops_last = &store->ready_ops;
+        while (op) {
+                struct cairn_op *next = op->next;
+                struct cairn_op copy = *op;
+                cairn_op_free(store, op);
+                if (copy.on_space)
+                        copy.on_space(copy.arg, copy.status, copy.value);
+                else if (copy.on_status)
+                        copy.on_status(copy.arg, copy.status);
+                op = next;
+        }
+}
+
+static void check_drained(struct cairn_store *store)
+{
+        if (!store->draining || !store->on_drained)
+                return;
+        bool idle = cairn_writer_idle(store) && store->puts_active == 0 && store->ops_pending == 0;
+        bool late =
+            store->drain_deadline_ms > 0 && cairn_store_now(store) >= store->drain_deadline_ms;
+        if (!idle && !late)
+                return;
+        void (*on_drained)(void *, int) = store->on_drained;
+        store->on_drained = NULL;
+        on_drained(store->on_drained_arg,
+                   idle && store->ram_only == 0 ? CAIRN_OK : CAIRN_EDEADLINE);
+}
+
+// A coarse clock runs only while something waits for it.
+static void set_tick(struct cairn_store *store)
+{
+        bool wanted = store->deadlines > 0 || store->written_first || store->on_drained ||
+                      store->ram_only > 0 || store->writes_queued > 0;
+        if (wanted == store->ticking)
+                return;
+        store->ticking = wanted;
+        struct itimerspec spec = {0};
+        if (wanted) {
+                spec.it_interval.tv_nsec = CAIRN_TICK_MS * 1000000l;
+                spec.it_value = spec.it_interval;
+        }
+        (void)timerfd_settime(store->timer_fd, 0, &spec, NULL); // valid by construction
+}
+
+void cairn_store_poll(struct cairn_store *store)
+{
+        assert(!store->polling);
+        store->polling = true;
+        uint64_t count;
+        (void)!read(store->timer_fd, &count, sizeof(count)); // empty is fine
+        for (int round = 0; round < CAIRN_POLL_ROUNDS_MAX; round++) {
+                if (store->woken)
+                        (void)!read(store->wake_fd, &count, sizeof(count));
+                store->woken = false;
+                store->device->ops->reap(store->device);
+                cairn_catalog_reap(store->catalog);
+                cairn_reader_finish(store);
+                cairn_wait_expire(store);
+                cairn_wait_pump(store);
+                cairn_writer_pump(store);
+                store->device->ops->flush(store->device);
+                run_acquires(store);
+                run_begins(store);
+                run_ops(store);
+                check_drained(store);
+                if (!store->woken)
+                        break;
+        }
+        set_tick(store);
+        store->polling = false;
+}
+
+void cairn_store_drain(struct cairn_store *store, uint64_t deadline_ms,
+                       void (*on_drained)(void *arg, int status), void *arg)
+{
+        assert(!store->draining);
+        store->draining = true;
+        store->drain_deadline_ms = deadline_ms;
+        store->on_drained = on_drained;
+        store->on_drained_arg = arg;
+        cairn_wait_cancel(store);
+        if (store->ram_only > 0 && store->options.nvme_bytes > 0)
+                store->retry_ms = 1;
+        cairn_writer_retry(store);
+        cairn_store_wake(store);
+}

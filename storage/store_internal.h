@@ -1,0 +1,460 @@
+// The store's insides, shared by the files that make it: table, space, slab, evict, put, writer,
+// reader, recover, store. A block is found in the table; its bytes lie in a slot of a slab, in RAM,
+// or both.
+//
+// May be used by: storage, tests that look inside. Threads: the loop thread, except where said.
+#ifndef CAIRN_STORE_INTERNAL_H
+#define CAIRN_STORE_INTERNAL_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "storage/buffer.h"
+#include "storage/catalog.h"
+#include "storage/device.h"
+#include "storage/heap.h"
+#include "storage/ram.h"
+#include "storage/store.h"
+
+#define CAIRN_CONTAINER(pointer, type, member) \
+        ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+enum {
+        CAIRN_NO_SLAB = UINT32_MAX,
+        CAIRN_PART_COUNT = CAIRN_PARTS_COUNT,
+        CAIRN_WAITING_MAX = 65536,  // puts and acquires that wait for RAM
+        CAIRN_EVICT_BATCH_MAX = 64, // blocks that one shortage of slots evicts
+        CAIRN_WRITE_ATTEMPTS_MAX = 2,
+        CAIRN_WRITE_AGE_MS =
+            2, // longest wait of a written block for others' writes before the data sync
+        CAIRN_NVME_ERRORS_MAX = 8,  // failures in a row after which NVMe counts as failed
+        CAIRN_NVME_RETRY_MS = 1000, // between attempts to write what stayed in RAM
+        CAIRN_TICK_MS = 10,         // while something waits for the clock
+        CAIRN_OPS_RESERVE = 64,
+        CAIRN_BLOCKS_RESERVE = 64,
+        CAIRN_POLL_ROUNDS_MAX = 64,
+};
+
+// ---- the block table ----
+
+enum cairn_block_flag {
+        CAIRN_BLOCK_GHOST = 1 << 0,     // a parent that is not here: counts children alone
+        CAIRN_BLOCK_VISIBLE = 1 << 1,   // in the table
+        CAIRN_BLOCK_STORED = 1 << 2,    // its slot holds it, committed
+        CAIRN_BLOCK_DIRTY = 1 << 3,     // on its way to a slot
+        CAIRN_BLOCK_RAM_ONLY = 1 << 4,  // could not be, or was not worth being, written
+        CAIRN_BLOCK_STALE = 1 << 5,     // was visible, is no more
+        CAIRN_BLOCK_RECORD = 1 << 6,    // a catalog record of it was submitted
+        CAIRN_BLOCK_CHILD = 1 << 7,     // counted in its parent's children
+        CAIRN_BLOCK_CHILD_RAM = 1 << 8, // counted in its parent's children_ram
+        CAIRN_BLOCK_BAD_SLOT = 1 << 9,  // its slot is not to be used again
+        CAIRN_BLOCK_LIVE = 1 << 10,     // the entry is in use
+};
+
+// An entry. One million of them are to fit in 160 MB with the table's index.
+struct cairn_block {
+        struct cairn_key key;
+        struct cairn_key parent; // zero: a root
+        uint64_t generation;
+        uint64_t used;                   // order of use, by the store's counter
+        uint64_t expires_ms;             // 0: never
+        struct cairn_resident *resident; // NULL: nothing in RAM
+        uint32_t id;                     // place in the table's entries
+        uint32_t slab;                   // index in store->slabs; CAIRN_NO_SLAB
+        uint32_t slot;
+        uint32_t tenant;
+        uint32_t holds;
+        uint32_t refs;         // the store's own: loads, writes, catalog changes
+        uint32_t children;     // visible blocks and puts that name it as parent
+        uint32_t children_ram; // of them, those with RAW in RAM
+        uint32_t heap;         // place in the space's eviction heap
+        uint16_t space;        // index in store->spaces
+        uint16_t flags;
+};
+static_assert(sizeof(struct cairn_block) <= 144, "a block costs at most 160 bytes with its index");
+
+struct cairn_table {
+        struct cairn_block **chunks; // owned
+        uint32_t chunks_count;
+        uint32_t chunks_capacity;
+        uint32_t free_first; // entry id + 1; linked through `heap`
+        uint32_t free_count;
+        uint32_t *index; // entry id + 1; open addressing
+        uint32_t index_mask;
+        uint32_t index_count;
+        uint64_t seed;
+};
+
+int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_t seed);
+void cairn_table_finish(struct cairn_table *table);
+// A fresh entry outside the index. NULL: no memory. `reserve`: may take the last ones (ghosts).
+struct cairn_block *cairn_table_entry(struct cairn_table *table, bool reserve);
+void cairn_table_entry_free(struct cairn_table *table, struct cairn_block *block);
+struct cairn_block *cairn_table_at(const struct cairn_table *table, uint32_t id);
+uint32_t cairn_table_entries(const struct cairn_table *table); // ids are below this
+// With ghosts. NULL if absent.
+struct cairn_block *cairn_table_find(const struct cairn_table *table, uint16_t space,
+                                     const struct cairn_key *key);
+int cairn_table_reserve(struct cairn_table *table, uint32_t more); // room for so many inserts
+void cairn_table_insert(struct cairn_table *table, struct cairn_block *block); // the key is absent
+void cairn_table_remove(struct cairn_table *table, struct cairn_block *block);
+// `block` takes the place and the children of the ghost of its key, which is freed.
+void cairn_table_replace(struct cairn_table *table, struct cairn_block *ghost,
+                         struct cairn_block *block);
+
+// ---- RAM ----
+
+enum cairn_part_state {
+        CAIRN_PART_NONE = 0,
+        CAIRN_PART_LOADING,
+        CAIRN_PART_READY
+};
+
+// One part of a block in RAM.
+struct cairn_part_ram {
+        struct cairn_ram_slot slot;
+        uint32_t pins;
+        uint32_t heap; // place in store->ram_heap[part]
+        uint8_t state;
+};
+
+// What a block has in RAM. `space` and a pinned part's slot are read by any thread.
+struct cairn_resident {
+        const struct cairn_space_state *space;
+        struct cairn_block *block;
+        struct cairn_part_ram parts[CAIRN_PART_COUNT];
+        struct cairn_acquire *waiters; // for loads
+};
+
+// ---- spaces and slabs ----
+
+enum cairn_slab_state {
+        CAIRN_SLAB_FREE = 0,
+        CAIRN_SLAB_CREATING,
+        CAIRN_SLAB_OPEN,
+        CAIRN_SLAB_REMOVING
+};
+
+struct cairn_slab {
+        enum cairn_slab_state state;
+        uint32_t number;
+        uint32_t directory;
+        uint32_t slots;
+        uint32_t free_count;
+        uint32_t bad_count;
+        uint32_t hint; // word of the bitmap to look at first
+        uint16_t space;
+        bool sync_wanted;
+        int sync_status;
+        int file;
+        uint64_t size_bytes;
+        uint64_t *taken; // bitmap, owned
+        uint8_t *header; // while creating
+        struct cairn_store *store;
+        struct cairn_device_request request; // create, remove, sync
+};
+
+struct cairn_space_state {
+        uint32_t id;
+        uint16_t index;
+        struct cairn_key fingerprint;
+        struct cairn_layout layout;
+        void *description; // owned
+        uint32_t description_bytes;
+        bool committed;
+        bool recording;             // its record is on its way
+        struct cairn_op *followers; // opened meanwhile
+        uint64_t blocks;
+        uint64_t ram_bytes;
+        uint64_t nvme_bytes;
+        uint64_t free_slots;
+        uint32_t creating;      // slabs under way
+        uint32_t evicting;      // evictions whose catalog change is under way
+        struct cairn_heap heap; // leaves on NVMe that nobody holds, by use
+        struct cairn_put *write_first;
+        struct cairn_put **write_last;
+        uint32_t write_count;
+};
+
+// ---- work ----
+
+// A place in a list of all of a kind, by which they are found when the store ends in the middle of
+// work.
+struct cairn_link {
+        struct cairn_link *next;
+        struct cairn_link **from;
+};
+static inline void cairn_link_add(struct cairn_link **list, struct cairn_link *link)
+{
+        link->next = *list;
+        link->from = list;
+        if (link->next)
+                link->next->from = &link->next;
+        *list = link;
+}
+static inline void cairn_link_remove(struct cairn_link *link)
+{
+        *link->from = link->next;
+        if (link->next)
+                link->next->from = link->from;
+}
+
+// A block being written: from put_begin until it is committed, or written back.
+struct cairn_put {
+        struct cairn_link link; // of all
+        struct cairn_store *store;
+        struct cairn_block *block;
+        struct cairn_put *next;            // of the queue that it is in
+        struct cairn_put *next_same;       // of the puts' hash
+        struct cairn_put_begin *followers; // puts of the same key that wait for this one
+        void (*on_committed)(void *arg, int status);
+        void *arg;
+        enum cairn_ack ack;
+        bool active;  // in the hash
+        bool settled; // committed or aborted: nobody fills it any more
+        uint32_t attempts;
+        uint64_t ttl_ms;
+        uint64_t recompute_us;
+        uint64_t written_ms;
+        struct cairn_checksum checksum;
+        struct cairn_device_request request;
+        struct cairn_catalog_op op;
+};
+
+// A callback to come, and the catalog change that leads to it.
+struct cairn_op {
+        struct cairn_link link; // of all that are out
+        struct cairn_op *next;
+        struct cairn_store *store;
+        void (*on_status)(void *arg, int status);
+        void (*on_space)(void *arg, int status, uint32_t space);
+        void *arg;
+        int status;
+        uint32_t value;
+        bool evicting;
+        struct cairn_block *block;
+        struct cairn_catalog_op op;
+        struct cairn_device_request request; // files that recovery removes
+};
+
+// A part on its way from its slot to RAM.
+struct cairn_load {
+        struct cairn_store *store;
+        struct cairn_block *block;
+        uint32_t part;
+        uint32_t attempts;
+        int status;
+        struct cairn_load *next; // of the verified
+        struct cairn_link link;  // of all under way
+        struct cairn_device_request request;
+        struct cairn_work work;
+        struct cairn_part_identity identity;
+        struct cairn_checksum table;
+};
+
+// A wait for RAM, in order of arrival.
+struct cairn_wait {
+        struct cairn_wait *next;
+        struct cairn_put_begin *begin; // either
+        struct cairn_acquire *acquire;
+};
+
+enum {
+        CAIRN_PUTS_HASH = 4096
+};
+
+struct cairn_store {
+        struct cairn_store_options options;
+        char *directories[CAIRN_STORE_DIRECTORIES_MAX];
+        int locks[CAIRN_STORE_DIRECTORIES_MAX];
+        struct cairn_device *device;
+        bool device_owned;
+        struct cairn_catalog *catalog;
+        struct cairn_ram *ram;
+        struct cairn_table table;
+        struct cairn_space_state **spaces;
+        uint32_t spaces_count;
+        struct cairn_slab **slabs;
+        uint32_t slabs_count;
+        uint32_t slab_number; // next
+        uint64_t slab_bytes_total;
+        uint64_t generation;
+        uint64_t used;
+        struct cairn_heap ram_heap[CAIRN_PART_COUNT];
+
+        int epoll_fd;
+        int wake_fd;
+        int timer_fd;
+        bool woken;
+        bool ticking;
+        bool polling;
+        bool draining;
+        bool closing;
+        bool full; // the disk refused a slab: no more until something was freed
+        uint64_t retry_ms;
+        uint64_t full_ms;
+        uint32_t errors_in_row;
+        bool warned_failed;
+
+        struct cairn_put *puts[CAIRN_PUTS_HASH];
+        uint32_t puts_active;
+        uint32_t writes_queued;
+        uint32_t writes_inflight;
+        struct cairn_put *written_first;
+        struct cairn_put **written_last;
+        struct cairn_put *syncing;
+        uint32_t syncs_inflight;
+        uint32_t commits_inflight;
+        uint32_t ram_only;
+        uint64_t io_pending; // requests at the device, of any kind
+        uint64_t ops_pending;
+
+        struct cairn_wait *wait_first;
+        struct cairn_wait **wait_last;
+        uint32_t wait_count;
+        uint32_t deadlines; // requests that wait and have one
+        uint64_t deadlines_checked_ms;
+
+        // Callbacks to run at the end of a poll.
+        struct cairn_acquire *ready_acquires;
+        struct cairn_acquire **ready_acquires_last;
+        struct cairn_put_begin *ready_begins;
+        struct cairn_put_begin **ready_begins_last;
+        struct cairn_op *ready_ops;
+        struct cairn_op **ready_ops_last;
+        struct cairn_load *verified;
+        struct cairn_link *loads;
+        struct cairn_link *all_puts;
+        struct cairn_link *all_ops;
+        struct cairn_op *free_ops;
+        uint32_t free_ops_count;
+
+        void (*on_drained)(void *arg, int status);
+        void *on_drained_arg;
+        uint64_t drain_deadline_ms;
+
+        struct cairn_store_stats stats;
+};
+
+// Options of tests: a device of their own, a catalog that runs inside poll, a fixed seed of the
+// table.
+struct cairn_store_internal {
+        struct cairn_device *device; // the caller's; NULL: a real one
+        bool catalog_inline;
+        bool catalog_no_sync;
+        int (*on_catalog_fault)(void *arg);
+        void *on_catalog_fault_arg;
+        uint64_t seed; // 0: from the system
+};
+int cairn_store_open_with(const struct cairn_store_options *options,
+                          const struct cairn_store_internal *internal,
+                          struct cairn_store **ret_store, char *ret_text);
+// Frees the memory in the middle of everything, as a crash would: nothing more reaches device or
+// catalog.
+void cairn_store_abandon(struct cairn_store *store);
+
+// space.c
+struct cairn_space_state *cairn_space_by_id(const struct cairn_store *store,
+                                            uint32_t id); // committed; or NULL
+struct cairn_space_state *cairn_space_by_fingerprint(const struct cairn_store *store,
+                                                     const struct cairn_key *fingerprint);
+// Adds a space that is not there. CAIRN_EINVAL, CAIRN_EBUSY, CAIRN_ENOMEM.
+int cairn_space_add(struct cairn_store *store, const struct cairn_catalog_space *record,
+                    struct cairn_space_state **ret_space);
+void cairn_spaces_finish(struct cairn_store *store);
+
+// store.c
+void cairn_store_wake(struct cairn_store *store);
+uint64_t cairn_store_now(const struct cairn_store *store);
+struct cairn_op *cairn_op_create(struct cairn_store *store);   // NULL: no memory
+struct cairn_op *cairn_op_reserved(struct cairn_store *store); // for a callback: never NULL
+void cairn_op_free(struct cairn_store *store, struct cairn_op *op);
+void cairn_op_ready(struct cairn_op *op, int status);
+void cairn_op_dropped(struct cairn_catalog_op *op,
+                      int status); // on_done of changes nobody waits for
+void cairn_op_removed(struct cairn_device_request *request, int status);
+void cairn_store_warn(struct cairn_store *store, const char *text);
+void cairn_io_submit(struct cairn_store *store, struct cairn_device_request *request);
+void cairn_io_done(struct cairn_store *store);
+
+// block.c: the life of an entry
+static inline struct cairn_space_state *cairn_block_space(const struct cairn_store *store,
+                                                          const struct cairn_block *block)
+{
+        return store->spaces[block->space];
+}
+static inline bool cairn_block_is(const struct cairn_block *block, uint32_t flag)
+{
+        return (block->flags & flag) != 0;
+}
+struct cairn_resident *cairn_block_resident(struct cairn_store *store, struct cairn_block *block);
+void cairn_block_publish(struct cairn_store *store, struct cairn_block *block);
+void cairn_block_unpublish(struct cairn_store *store, struct cairn_block *block);
+void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block);
+void cairn_block_child_remove(struct cairn_store *store, struct cairn_block *block);
+void cairn_block_stored(struct cairn_store *store, struct cairn_block *block, bool stored);
+void cairn_block_set_flag(struct cairn_store *store, struct cairn_block *block, uint32_t flag,
+                          bool on);
+// After any change of pins, holds, flags, children: puts it into the heaps or takes it out; frees
+// what nobody needs.
+void cairn_block_refresh(struct cairn_store *store, struct cairn_block *block);
+int cairn_part_take(struct cairn_store *store, struct cairn_block *block, uint32_t part);
+void cairn_part_ready(struct cairn_store *store, struct cairn_block *block, uint32_t part);
+void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint32_t part);
+// Makes it invisible and forgets it durably. `op` may be NULL: then one is made if memory allows.
+void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op);
+
+// evict.c
+int cairn_evict_ram_alloc(struct cairn_store *store, uint32_t tenant, uint64_t bytes,
+                          struct cairn_ram_slot *ret_slot);
+uint32_t cairn_evict_nvme(struct cairn_store *store, struct cairn_space_state *space,
+                          uint32_t count);
+
+// slab.c
+enum cairn_slab_answer {
+        CAIRN_SLAB_TAKEN,
+        CAIRN_SLAB_WAIT,
+        CAIRN_SLAB_NONE
+};
+enum cairn_slab_answer cairn_slab_take(struct cairn_store *store, struct cairn_space_state *space,
+                                       uint32_t *ret_slab, uint32_t *ret_slot);
+void cairn_slab_give(struct cairn_store *store, uint32_t slab, uint32_t slot, bool bad);
+uint64_t cairn_slab_offset(const struct cairn_store *store, uint32_t slab, uint32_t slot);
+uint32_t cairn_slab_slots_of(const struct cairn_store *store, const struct cairn_layout *layout);
+struct cairn_slab *cairn_slab_add(struct cairn_store *store, uint32_t slots, uint32_t *ret_index);
+void cairn_slab_drop(struct cairn_store *store, uint32_t index);
+bool cairn_slab_mark(struct cairn_slab *slab, uint32_t slot); // false: taken already
+void cairn_slab_trim(struct cairn_store *store); // gives empty slabs back where others need room
+
+// writer.c
+void cairn_writer_queue(struct cairn_store *store, struct cairn_put *put);
+void cairn_writer_pump(struct cairn_store *store);
+bool cairn_writer_idle(const struct cairn_store *store);
+void cairn_writer_error(struct cairn_store *store, int status); // counts, and raises the alarm
+void cairn_writer_retry(struct cairn_store *store); // what stayed in RAM, when its time has come
+void cairn_put_discard(struct cairn_store *store, struct cairn_put *put, int status);
+void cairn_put_end(struct cairn_store *store, struct cairn_put *put, int status);
+
+// put.c, reader.c
+void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *request);
+int cairn_put_try(struct cairn_store *store, struct cairn_put_begin *request); // CAIRN_EAGAIN: wait
+void cairn_begin_ready(struct cairn_store *store, struct cairn_put_begin *request, int status,
+                       struct cairn_put *put);
+int cairn_acquire_step(struct cairn_store *store, struct cairn_acquire *request);
+void cairn_acquire_end(struct cairn_store *store, struct cairn_acquire *request, int status);
+void cairn_reader_finish(struct cairn_store *store); // loads that the executor has verified
+// A wait for RAM. CAIRN_ENOMEM, CAIRN_EBUSY.
+int cairn_wait_add(struct cairn_store *store, struct cairn_put_begin *begin,
+                   struct cairn_acquire *acquire);
+void cairn_wait_pump(struct cairn_store *store);
+void cairn_wait_expire(struct cairn_store *store);
+void cairn_wait_cancel(struct cairn_store *store);
+
+// recover.c
+int cairn_recover(struct cairn_store *store, char *ret_text);
+
+#endif
