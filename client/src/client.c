@@ -146,6 +146,12 @@ void cairn_client_destroy(struct cairn_client *client)
         free(client);
 }
 
+void cairn_client_hang_up(struct cairn_client *client)
+{
+        assert(!client->in_callback);
+        cairn_client_disconnect(client, CAIRN_ECANCELLED, "this client hung up");
+}
+
 const char *cairn_client_error(const struct cairn_client *client)
 {
         return client->error;

@@ -209,6 +209,9 @@ CAIRN_API int cairn_client_create(const struct cairn_client_options *options,
 // Ends the connection and unmaps the arenas. Calls under way are forgotten: their on_done does not
 // run. NULL is fine.
 CAIRN_API void cairn_client_destroy(struct cairn_client *client);
+// Ends the connection, and with it leases and contexts; arenas stay mapped. The next call connects
+// again.
+CAIRN_API void cairn_client_hang_up(struct cairn_client *client);
 
 // Text of the last failure of a call of this client, with cause and remedy; inside on_done: of this
 // call. Valid until the next call.

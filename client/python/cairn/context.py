@@ -1,0 +1,253 @@
+"""Contexts: a chain opened for retrieval, and what a query finds in it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import _library as lib
+from .arrays import NUMPY, pack_rows
+from .config import DTYPES, number_of
+from .errors import Disconnected, NotFound, Stale, Status, error_of
+
+LANDMARKS = {"token": 0, "chunk-mean": 1, "chunk-minmax": 2, "exact": 3}
+GROUPS = {"max": 0, "sum": 1}
+
+
+class Selection:
+    """What a retrieve or attend found.
+
+    Arrays begin with the axes of the question: [pair] if `layers` was a sequence, then [step] if the queries had steps.
+    H KV heads, Q query heads, k = k_max.  They lie in memory shared with the daemon and stay valid while referenced.
+
+    counts       [H]             rows chosen, <= k
+    positions    [H][k]          ascending; beyond the count zero
+    scores       [H][k]          log of the group's softmax probability
+    lse_chosen   [Q]             log-sum-exp of the chosen
+    lse_all      [Q]             log-sum-exp of all that were not excluded
+    k_rows       [H][k][k_dim]   if rows were asked for, else None; v_rows alike
+    rest_lse     [Q]             if the rest was asked for; rest_out [Q][v_dim]
+    out_lse      [Q]             attend: log-sum-exp of the attended rows; out [Q][v_dim]
+    bytes        size of the answer in bytes
+    """
+
+    counts: np.ndarray
+    positions: np.ndarray
+    scores: np.ndarray
+    lse_chosen: np.ndarray
+    lse_all: np.ndarray
+    k_rows: np.ndarray | None
+    v_rows: np.ndarray | None
+    rest_lse: np.ndarray | None
+    rest_out: np.ndarray | None
+    out_lse: np.ndarray | None
+    out: np.ndarray | None
+
+    def __init__(self, struct: lib.SelectionStruct, memory: np.ndarray, row_dtype: str, axes: tuple[int, ...]):
+        s = struct
+        base = memory.ctypes.data
+        rows = NUMPY[row_dtype]
+
+        def part(name, dtype, *shape):
+            address = getattr(s, name)
+            if not address:
+                return None
+            count = int(np.prod(axes + shape, dtype=np.int64))
+            first = address - base
+            dtype = np.dtype(dtype)
+            return memory[first:first + count * dtype.itemsize].view(dtype).reshape(axes + shape)
+
+        h, q, k = s.kv_heads, s.query_heads, s.k_max
+        lse = part("lse", np.float32, q, 2)
+        self.counts = part("counts", np.uint32, h)
+        self.positions = part("positions", np.uint32, h, k)
+        self.scores = part("scores", np.float32, h, k)
+        self.lse_chosen, self.lse_all = lse[..., 0], lse[..., 1]
+        self.out_lse = part("part_lse", np.float32, q)
+        self.out = part("part_out", np.float32, q, s.v_dim)
+        self.rest_lse = part("rest_lse", np.float32, q)
+        self.rest_out = part("rest_out", np.float32, q, s.v_dim)
+        self.k_rows = part("k_rows", rows, h, k, s.k_dim)
+        self.v_rows = part("v_rows", rows, h, k, s.v_dim)
+        self.k_max, self.bytes = k, s.result_bytes
+        self.tokens_scanned, self.bytes_scanned = s.tokens_scanned, s.bytes_scanned
+        self.kernel_ns = s.kernel_ns
+
+
+def _budget(count, share, threshold, mass, cap) -> lib.BudgetStruct:
+    given = [name for name, value in (("count", count), ("share", share), ("threshold", threshold),
+                                      ("mass", mass)) if value is not None]
+    if len(given) != 1:
+        raise error_of(Status.EINVAL, "the budget is one of count, share, threshold and mass; "
+                                      f"given: {', '.join(given) or 'none'}")
+    return lib.BudgetStruct(count or 0, share or 0, threshold or 0, mass or 0, cap or 0)
+
+
+def _ranges(exclude) -> list[tuple[int, int]]:
+    """Half-open ranges, sorted, merged, without empty ones."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted((max(0, int(begin)), int(end)) for begin, end in exclude):
+        if begin >= end:
+            continue
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _question(contexts, layers, q):
+    """(pairs' layers, queries [pair][step][head][dim], axes of the answer's arrays)."""
+    single = np.ndim(layers) == 0
+    pairs = [int(layers)] if single else [int(layer) for layer in layers]
+    q = np.ascontiguousarray(q, np.float32)
+    full = q[None] if single else q
+    steps = full.ndim == 4
+    if full.ndim not in (3, 4) or full.shape[0] != len(pairs):
+        raise error_of(Status.EINVAL, f"queries are {q.shape}; for {'one layer' if single else 'a list of layers'} "
+                                      f"they are {'' if single else '[pair]'}[step][head][k_dim], or without [step]")
+    if full.ndim == 3:
+        full = full[:, None]
+    axes = (() if single else (len(pairs),)) + ((full.shape[1],) if steps else ())
+    if full.shape[-1] != contexts[0].space.config.k_dim:
+        raise error_of(Status.EINVAL, f"queries have dim {full.shape[-1]}, the keys have "
+                                      f"{contexts[0].space.config.k_dim}")
+    return pairs, full, axes
+
+
+def retrieve(client, contexts, layers, q, *, attend: bool, count: int | None = None, share: float | None = None,
+             threshold: float | None = None, mass: float | None = None, cap: int | None = None, exclude=(),
+             rows: bool = False, rest: bool = False, scale: float | None = None, rerank: float = 0.0,
+             group: str = "max", landmark: str = "token", chunk_tokens: int = 8, row_dtype: str | None = None,
+             everything: bool = False) -> Selection:
+    """See Context.retrieve and Context.attend."""
+    pairs, queries, axes = _question(contexts, layers, q)
+    excluded = _ranges(exclude)
+    config = contexts[0].space.config
+    if everything:
+        budget = lib.BudgetStruct()
+    else:
+        budget = _budget(count, share, threshold, mass, cap)
+    args = lib.RetrieveArgsStruct(
+        contexts=(lib.ContextStruct * len(contexts))(*(context._live() for context in contexts)),
+        contexts_count=len(contexts), layers=(ctypes.c_uint32 * len(pairs))(*pairs), layers_count=len(pairs),
+        steps=queries.shape[1], query_heads=queries.shape[2], queries=queries.ctypes.data, scale=scale or 0.0,
+        budget=budget, excluded=(lib.RangeStruct * max(1, len(excluded)))(*excluded),
+        excluded_count=len(excluded), rerank_factor=rerank, group_rule=number_of(GROUPS, group, "group"),
+        landmark=number_of(LANDMARKS, landmark, "landmark"),
+        chunk_tokens=chunk_tokens if landmark.startswith("chunk") else 0,
+        row_dtype=number_of(DTYPES, row_dtype, "row_dtype") if row_dtype else 0, rows=rows, rest=rest,
+        all=everything)
+    with client._lock:
+        if client._handle is None:
+            raise error_of(Status.EDISCONNECTED, "this client is closed; make another")
+        size = client._library.cairn_retrieve_bytes(client._handle.pointer, ctypes.byref(args), attend)
+        if size == 0:
+            raise error_of(Status.EINVAL, "retrieve: contexts of one space, please")
+        memory = client._result_buffer(size)
+        selection = lib.SelectionStruct()
+        client._call("cairn_attend" if attend else "cairn_retrieve", None, ctypes.byref(args),
+                     memory.ctypes.data, memory.nbytes, ctypes.byref(selection))
+    return Selection(selection, memory, row_dtype or config.dtype, axes)
+
+
+class Context:
+    """A chain opened for retrieval, with a tail that `append` extends.  A context manager closes it."""
+
+    def __init__(self, space, struct: lib.ContextStruct):
+        self.space, self._struct = space, struct
+        self._client = space.client
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.close()
+        except (Stale, Disconnected, NotFound):
+            pass  # it went with its connection, which is what was asked for
+
+    def _live(self) -> lib.ContextStruct:
+        if self._struct is None:
+            raise error_of(Status.ESTALE, "this context is closed; open it again")
+        return self._struct
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the chain and of the tail."""
+        return self._live().tokens
+
+    def close(self) -> None:
+        """Ends it.  A second time does nothing."""
+        struct, self._struct = self._struct, None
+        if struct is not None:
+            self._client._call("cairn_close_context", None, ctypes.byref(struct))
+
+    def append(self, k, v=None) -> int:
+        """Adds rows k, v [layers][kv_heads][tokens][dim] to the tail; returns the tokens of all."""
+        c = self.space.config
+        rows = pack_rows(k, v, c.layers, c.kv_heads, c.k_dim, c.v_dim, c.dtype)
+        self._client._call("cairn_append", None, ctypes.byref(self._live()), rows.ctypes.data,
+                           np.shape(k)[2])
+        return self.tokens
+
+    def fork(self) -> Context:
+        """A second context with the same tokens; from here on each has its own tail."""
+        struct = lib.ContextStruct()
+        self._client._call("cairn_fork", None, ctypes.byref(self._live()), ctypes.byref(struct))
+        return Context(self.space, struct)
+
+    def seal(self, keys: Sequence[bytes], parent: bytes | None = None) -> list[Status]:
+        """Turns full blocks of the tail into stored blocks with these keys; one status a key."""
+        statuses, sealed = (ctypes.c_int * max(1, len(keys)))(), ctypes.c_size_t()
+        self._client._call("cairn_seal", None, ctypes.byref(self._live()), b"".join(keys), len(keys), parent,
+                           ctypes.byref(sealed), statuses)
+        return [Status(status) for status in statuses[:len(keys)]]
+
+    def retrieve(self, layers: int | Sequence[int], q, **options) -> Selection:
+        """The tokens that matter most to the queries, a KV head each.
+
+        layers: one, with q [head][k_dim] or [step][head][k_dim]; or several, with one more axis in front of q.
+        The budget is one of: count (rows a KV head), share (of the tokens), threshold (estimated probability, with a
+        cap), mass (of the attention, with a cap).
+
+        exclude      half-open ranges of positions that the worker holds itself
+        rows         return the K and V rows too, in row_dtype (default: the space's)
+        rest         return one more partial for all tokens not chosen: rest_lse and rest_out
+        scale        of q.k; default 1 / sqrt(k_dim)
+        group        "max" (of each head's softmax probability) or "sum"
+        landmark     "token", or to compare: "chunk-mean", "chunk-minmax" of chunk_tokens, "exact"
+        rerank       candidates a chosen row; 0: the default
+        """
+        return retrieve(self._client, [self], layers, q, attend=False, **options)
+
+    def attend(self, layers: int | Sequence[int], q, **options) -> Selection:
+        """retrieve, but instead of rows the attention output over them: out, out_lse.
+
+        everything=True attends to every row, without a budget.
+        """
+        return retrieve(self._client, [self], layers, q, attend=True, **options)
+
+    def fetch_rows(self, layer: int, positions: Sequence[Sequence[int]], row_dtype: str | None = None):
+        """(k, v) rows at `positions`, one list a KV head: each a list of arrays [n][dim]."""
+        c = self.space.config
+        if len(positions) != c.kv_heads:
+            raise error_of(Status.EINVAL, f"positions of {len(positions)} KV heads; the space has {c.kv_heads}")
+        counts = [len(one) for one in positions]
+        flat = np.concatenate([np.asarray(one, np.uint32) for one in positions])
+        dtype = NUMPY[row_dtype or c.dtype]
+        total = int(flat.size)
+        k_bytes = total * c.k_dim * dtype.itemsize
+        v_first = (k_bytes + 63) & ~63
+        size = v_first + total * c.v_dim * dtype.itemsize
+        memory = self._client._result_buffer(size)
+        self._client._call("cairn_fetch_rows", None, ctypes.byref(self._live()), layer,
+                           (ctypes.c_uint32 * len(counts))(*counts), flat.ctypes.data,
+                           number_of(DTYPES, row_dtype, "row_dtype") if row_dtype else 0,
+                           memory.ctypes.data, size)
+        k = memory[:k_bytes].view(dtype).reshape(total, c.k_dim)
+        v = memory[v_first:size].view(dtype).reshape(total, c.v_dim)
+        cuts = np.cumsum(counts)[:-1]
+        return np.split(k, cuts), np.split(v, cuts)
