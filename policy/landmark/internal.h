@@ -42,6 +42,13 @@ static inline uint32_t cairn_run_head_bytes(const struct cairn_landmark_shape *s
         return cairn_round_up(4 + cairn_outlier_channels(shape) * (2 + index_bytes), 4);
 }
 
+// Tokens of a run of a piece: a tail without codes has runs of the default length.
+static inline uint32_t cairn_piece_run_tokens(const struct cairn_landmark_layout *layout,
+                                              const struct cairn_landmark_piece *piece)
+{
+        return piece->code_run ? layout->shape.run_tokens : (uint32_t)CAIRN_LANDMARK_RUN_TOKENS;
+}
+
 // A run as numbers.
 struct cairn_run_head {
         float centre_scale;
@@ -55,8 +62,9 @@ void cairn_run_head_read(const struct cairn_landmark_layout *layout, const uint8
 void cairn_run_head_write(const struct cairn_landmark_layout *layout, uint8_t *code_run,
                           uint32_t run, const struct cairn_run_head *head);
 // Centre of a run as floats, padded with zeros to a multiple of 16.
-void cairn_centre_read(const struct cairn_landmark_layout *layout, const uint8_t *code_run,
-                       uint32_t run, float *ret_centre);
+void cairn_centre_read(const struct cairn_landmark_layout *layout,
+                       const struct cairn_kernels *kernels, const uint8_t *code_run, uint32_t run,
+                       float *ret_centre);
 
 // ---- Rows as floats (rows.c) ----
 
@@ -70,9 +78,6 @@ void cairn_row_to_raw(const float *row, uint32_t dtype, uint32_t dim, void *ret_
 
 void cairn_q4_encode(const float *row, uint32_t dim, uint8_t *ret_bytes);
 void cairn_q4_decode(const uint8_t *bytes, uint32_t dim, uint32_t padded, float *ret_row);
-void cairn_q8_decode(const int8_t *bytes, float scale, uint32_t dim, uint32_t padded,
-                     float *ret_row);
-
 // ---- Rotation (rotate.c) ----
 
 // Signs of the two passes for a dim, +-1.

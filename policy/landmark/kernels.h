@@ -47,6 +47,8 @@ struct cairn_kernels {
         // NULL. Returns the largest.
         float (*finish)(const uint16_t *sums, const int16_t *outliers, const uint16_t *scales,
                         uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores);
+        // The largest of n scores (a multiple of 32), at least -inf.
+        float (*largest)(const float *scores, uint32_t n);
         // Sum of exp(scores[i] - max) over n (a multiple of 32), in lanes.
         float (*exp_sum)(const float *scores, uint32_t n, float max);
         // weights[i] = exp(scores[i] - max).
@@ -64,9 +66,18 @@ struct cairn_kernels {
         // dots[q] = sum of row[j] * queries[q * bytes + j]; bytes a multiple of 16.
         void (*row_dots)(const int8_t *row, uint32_t bytes, const int16_t *queries,
                          uint32_t n_queries, int32_t *ret_dots);
+        // A run's centre: out[j] = i * |i| * scale for bytes i; n a multiple of 16.
+        void (*centre)(const int8_t *bytes, float scale, uint32_t n, float *out);
+        // bytes[j] = round(row[j] * 127 / largest size); returns largest / 127. n a multiple of 16.
+        float (*to_int8)(const float *row, uint32_t n, int8_t *ret_bytes);
+        // out[j] = bytes[j] * scale, plus centre[j] unless it is NULL; n a multiple of 16.
+        void (*from_int8)(const int8_t *bytes, float scale, const float *centre, uint32_t n,
+                          float *out);
+        // out[j] += row[j] * row[j]; n a multiple of 16.
+        void (*add_squares)(const float *row, uint32_t n, float *out);
         // Sum of a[j] * b[j] in lanes; n a multiple of 16.
         float (*dot)(const float *a, const float *b, uint32_t n);
-        // out[j] += row[j] * weight.
+        // out[j] += row[j] * weight; n a multiple of 16.
         void (*axpy)(const float *row, float weight, uint32_t n, float *out);
         // Orthonormal Walsh-Hadamard transform in place; n a power of two >= 8.
         void (*hadamard)(float *x, uint32_t n);
@@ -75,6 +86,11 @@ struct cairn_kernels {
         // - dot; ties: the lower code.
         void (*nearest)(const float *y, uint32_t subs, float inverse, uint32_t bits,
                         uint8_t *ret_codes, float *ret_points);
+        // Value weights of 32 tokens as bytes in units of *ret_unit: weights[t] * scales[t], so
+        // that the bytes add up to no more than CAIRN_WEIGHTS_SUM_MAX. All zeros and a unit of 0
+        // when nothing weighs.
+        void (*byte_weights)(const float *weights, const uint16_t *scales, uint8_t *ret_bytes,
+                             float *ret_unit);
         // out[q * out_stride + planar dim] += units[q] * sum over the 32 tokens of weights[q * 32 +
         // t] * point. codes: one group, [blocks][8][32]; bits 2 or 4.
         void (*value_sums)(const uint8_t *codes, uint32_t blocks, uint32_t bits,

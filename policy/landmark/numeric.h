@@ -125,6 +125,22 @@ static inline double cairn_log(double x)
         return (double)exponent * 0.693147180559945309417 + 2 * z * (1 + sum);
 }
 
+// Units of byte weights: their sum may reach 504 before rounding (32 * 0.5 more after it), each
+// 255.
+static inline float cairn_byte_weights_inverse(float total, float max)
+{
+        if (!(max > 1e-30f))
+                return 0;
+        float by_total = 504.0f / total, by_max = 255.0f / max;
+        return by_total < by_max ? by_total : by_max;
+}
+
+// Bytes a unit of a row whose largest size is `max`.
+static inline float cairn_int8_inverse(float max)
+{
+        return max > 1e-30f ? 127.0f / max : 0;
+}
+
 // A signed integer that orders as the float does; -0 equals +0. Floats must not be NaN.
 static inline int32_t cairn_order_key(float x)
 {

@@ -64,20 +64,6 @@ static void put_float(uint8_t *out, uint32_t offset, uint32_t index, float x)
         memcpy(out + offset + (size_t)index * 4, &x, 4);
 }
 
-// One row as int8 with the scale that makes its largest element 127. Returns the scale.
-static float to_int8(const float *row, uint32_t dim, int8_t *ret_bytes)
-{
-        float largest = 0;
-        for (uint32_t j = 0; j < dim; j++)
-                largest = fabsf(row[j]) > largest ? fabsf(row[j]) : largest;
-        if (largest < 1e-30f)
-                largest = 0;
-        float inverse = largest > 0 ? 127.0f / largest : 0;
-        for (uint32_t j = 0; j < dim; j++)
-                ret_bytes[j] = (int8_t)cairn_round(row[j] * inverse);
-        return largest * (1.0f / 127.0f);
-}
-
 // ---- Centre ----
 
 // The mean of the run's finite rows, as bytes i that stand for i * |i| * scale, so that channels of
@@ -105,7 +91,7 @@ static void find_centre(struct encoder *e, uint32_t run, uint32_t n, struct cair
 
 static void subtract_centre(struct encoder *e, uint32_t run, uint32_t n)
 {
-        cairn_centre_read(e->layout, e->out, run, e->centre);
+        cairn_centre_read(e->layout, e->kernels, e->out, run, e->centre);
         for (uint32_t t = 0; t < n; t++)
                 if (e->finite[t])
                         e->kernels->axpy(e->centre, -1.0f, e->padded,
@@ -121,8 +107,7 @@ static void find_outliers(struct encoder *e, uint32_t n, struct cairn_run_head *
         memset(e->energy, 0, e->padded * sizeof(float));
         for (uint32_t t = 0; t < n; t++) {
                 const float *row = e->rows + (size_t)t * e->padded;
-                for (uint32_t j = 0; j < e->padded; j++)
-                        e->energy[j] = e->energy[j] + row[j] * row[j];
+                e->kernels->add_squares(row, e->padded, e->energy);
         }
         head->channels = cairn_outlier_channels(&e->layout->shape);
         for (uint32_t c = 0; c < head->channels; c++) {
@@ -240,7 +225,7 @@ static void code_key_int8(struct encoder *e, uint32_t token, uint32_t slot)
 {
         const struct cairn_landmark_layout *l = e->layout;
         int8_t *bytes = (int8_t *)e->out + l->codes + (size_t)slot * e->padded;
-        float scale = to_int8(e->rows + (size_t)token * e->padded, e->padded, bytes);
+        float scale = e->kernels->to_int8(e->rows + (size_t)token * e->padded, e->padded, bytes);
         uint16_t half = cairn_half_from_float(scale < 65504.0f ? scale : 65504.0f);
         put_half(e->out, l->scales, slot, e->finite[token] ? half : 0x7e00u);
 }
@@ -274,7 +259,7 @@ static void code_key_row(struct encoder *e, uint32_t token, uint32_t slot)
                 cairn_q4_encode(row, l->shape.k_dim, bytes);
         if (l->shape.k_codec != CAIRN_ROW_Q8)
                 return;
-        float scale = to_int8(row, e->padded, (int8_t *)bytes);
+        float scale = e->kernels->to_int8(row, e->padded, (int8_t *)bytes);
         put_float(e->out, l->k_row_scales, slot, e->finite[token] ? scale : NAN);
 }
 
@@ -320,7 +305,7 @@ static void encode_values(struct encoder *e, const uint8_t *v_rows, uint32_t n)
                                          CAIRN_DIM_PADDED_MAX, e->coded); // non-finite counts as 0
                 if (l->shape.v_codec == CAIRN_ROW_Q8)
                         put_float(e->out, l->v_row_scales, t,
-                                  to_int8(e->coded, l->v_row_bytes, (int8_t *)bytes));
+                                  e->kernels->to_int8(e->coded, l->v_row_bytes, (int8_t *)bytes));
                 if (l->shape.v_codec == CAIRN_ROW_Q4)
                         cairn_q4_encode(e->coded, v_dim, bytes);
                 if (l->shape.value_bits)

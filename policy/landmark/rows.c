@@ -124,15 +124,6 @@ void cairn_row_to_raw(const float *row, uint32_t dtype, uint32_t dim, void *ret_
 
 // ---- Row codecs ----
 
-void cairn_q8_decode(const int8_t *bytes, float scale, uint32_t dim, uint32_t padded,
-                     float *ret_row)
-{
-        for (uint32_t j = 0; j < dim; j++)
-                ret_row[j] = (float)bytes[j] * scale;
-        for (uint32_t j = dim; j < padded; j++)
-                ret_row[j] = 0;
-}
-
 void cairn_q4_encode(const float *row, uint32_t dim, uint8_t *ret_bytes)
 {
         for (uint32_t first = 0; first < dim; first += CAIRN_Q4_GROUP) {
@@ -215,16 +206,14 @@ void cairn_run_head_write(const struct cairn_landmark_layout *layout, uint8_t *c
         }
 }
 
-void cairn_centre_read(const struct cairn_landmark_layout *layout, const uint8_t *code_run,
-                       uint32_t run, float *ret_centre)
+void cairn_centre_read(const struct cairn_landmark_layout *layout,
+                       const struct cairn_kernels *kernels, const uint8_t *code_run, uint32_t run,
+                       float *ret_centre)
 {
         uint32_t padded = cairn_round_up(layout->shape.k_dim, CAIRN_LANES);
         const int8_t *bytes = (const int8_t *)code_run + layout->centres + run * padded;
         float scale;
         memcpy(&scale, code_run + layout->run_heads + run * cairn_run_head_bytes(&layout->shape),
                4);
-        for (uint32_t j = 0; j < padded; j++) {
-                int32_t i = bytes[j];
-                ret_centre[j] = (float)(i * (i < 0 ? -i : i)) * scale;
-        }
+        kernels->centre(bytes, scale, padded, ret_centre);
 }

@@ -71,6 +71,14 @@ static float finish(const uint16_t *sums, const int16_t *outliers, const uint16_
         return max;
 }
 
+static float largest(const float *scores, uint32_t n)
+{
+        float max = -INFINITY;
+        for (uint32_t i = 0; i < n; i++)
+                max = scores[i] > max ? scores[i] : max;
+        return max;
+}
+
 static float exp_sum(const float *scores, uint32_t n, float max)
 {
         float lanes[CAIRN_LANES] = {0};
@@ -133,6 +141,40 @@ static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, 
         }
 }
 
+static void centre(const int8_t *bytes, float scale, uint32_t n, float *out)
+{
+        for (uint32_t j = 0; j < n; j++) {
+                int32_t i = bytes[j];
+                out[j] = (float)(i * (i < 0 ? -i : i)) * scale;
+        }
+}
+
+static float to_int8(const float *row, uint32_t n, int8_t *ret_bytes)
+{
+        float max = 0;
+        for (uint32_t j = 0; j < n; j++)
+                max = fabsf(row[j]) > max ? fabsf(row[j]) : max;
+        float inverse = cairn_int8_inverse(max);
+        for (uint32_t j = 0; j < n; j++)
+                ret_bytes[j] = (int8_t)cairn_round(row[j] * inverse);
+        return inverse > 0 ? max * (1.0f / 127.0f) : 0;
+}
+
+static void from_int8(const int8_t *bytes, float scale, const float *centre_or_null, uint32_t n,
+                      float *out)
+{
+        for (uint32_t j = 0; j < n; j++) {
+                float x = (float)bytes[j] * scale;
+                out[j] = centre_or_null ? x + centre_or_null[j] : x;
+        }
+}
+
+static void add_squares(const float *row, uint32_t n, float *out)
+{
+        for (uint32_t j = 0; j < n; j++)
+                out[j] = out[j] + row[j] * row[j];
+}
+
 static float dot(const float *a, const float *b, uint32_t n)
 {
         float lanes[CAIRN_LANES] = {0};
@@ -185,6 +227,21 @@ static void nearest(const float *y, uint32_t subs, float inverse, uint32_t bits,
         }
 }
 
+static void byte_weights(const float *weights, const uint16_t *scales, uint8_t *ret_bytes,
+                         float *ret_unit)
+{
+        float products[CAIRN_GROUP_TOKENS], lanes[CAIRN_LANES] = {0}, max = 0;
+        for (uint32_t t = 0; t < CAIRN_GROUP_TOKENS; t++) {
+                products[t] = weights[t] * cairn_half_to_float(scales[t]);
+                lanes[t % CAIRN_LANES] = lanes[t % CAIRN_LANES] + products[t];
+                max = products[t] > max ? products[t] : max;
+        }
+        float inverse = cairn_byte_weights_inverse(lanes_total(lanes), max);
+        for (uint32_t t = 0; t < CAIRN_GROUP_TOKENS; t++)
+                ret_bytes[t] = (uint8_t)cairn_round(products[t] * inverse);
+        *ret_unit = inverse > 0 ? 1.0f / inverse : 0;
+}
+
 static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
                        const float *units, uint32_t queries, float *out, uint32_t out_stride)
 {
@@ -212,15 +269,21 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .table_sums = table_sums,
     .outlier_sums = outlier_sums,
     .finish = finish,
+    .largest = largest,
     .exp_sum = exp_sum,
     .exp_weights = exp_weights,
     .rank_max = rank_max,
     .rank_sum = rank_sum,
     .collect = collect,
     .row_dots = row_dots,
+    .centre = centre,
+    .to_int8 = to_int8,
+    .from_int8 = from_int8,
+    .add_squares = add_squares,
     .dot = dot,
     .axpy = axpy,
     .hadamard = hadamard,
     .nearest = nearest,
+    .byte_weights = byte_weights,
     .value_sums = value_sums,
 };

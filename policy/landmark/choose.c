@@ -1,0 +1,205 @@
+// The end of a selection: candidates, re-rank, the choice by budget, and its log-sum-exps.
+#include <assert.h>
+
+#include "policy/landmark/selection.h"
+
+enum {
+        PREFETCH_AHEAD = 12
+};
+
+static void locate(struct cairn_landmark_selection *s)
+{
+        uint32_t piece = 0;
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                while (s->candidates[i] >= s->slot_base[piece + 1])
+                        piece++;
+                s->candidate_pieces[i] = piece;
+        }
+}
+
+static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t candidate)
+{
+        const struct cairn_landmark_layout *l = s->layout;
+        uint32_t p = s->candidate_pieces[candidate];
+        const uint8_t *code_run = s->request->pieces[p].code_run;
+        if (!code_run || l->k_rows == CAIRN_LANDMARK_NONE)
+                return;
+        uint32_t token = s->candidates[candidate] - s->slot_base[p];
+        const uint8_t *row = code_run + l->k_rows + (size_t)token * l->k_row_bytes;
+        for (uint32_t at = 0; at < l->k_row_bytes; at += 64)
+                __builtin_prefetch(row + at);
+        if (l->k_row_scales != CAIRN_LANDMARK_NONE)
+                __builtin_prefetch(code_run + l->k_row_scales + (size_t)token * 4);
+}
+
+// Scores the candidates by their rows and takes their landmark scores out of the scan's.
+static void rerank(struct cairn_landmark_selection *s)
+{
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                if (i + PREFETCH_AHEAD < s->n_candidates)
+                        prefetch_row(s, i + PREFETCH_AHEAD);
+                uint32_t p = s->candidate_pieces[i];
+                const struct cairn_landmark_piece *piece = &s->request->pieces[p];
+                uint32_t token = s->candidates[i] - s->slot_base[p];
+                uint32_t run = s->run_base[p] + token / cairn_piece_run_tokens(s->layout, piece);
+                cairn_score_row(s->layout, s->kernels, &s->query, piece, token, s->run_mean + run,
+                                s->n_runs_padded, s->candidate_scores + i, s->stride);
+                for (uint32_t q = 0; q < s->n_queries; q++)
+                        s->scores[(size_t)q * s->n_slots + s->candidates[i]] = -INFINITY;
+        }
+        for (uint32_t q = 0; q < s->n_queries; q++)
+                for (uint32_t i = s->n_candidates; i < s->stride; i++)
+                        s->candidate_scores[(size_t)q * s->stride + i] = -INFINITY;
+}
+
+// Sums up again the runs that lost candidates.
+static void weigh_others(struct cairn_landmark_selection *s)
+{
+        uint32_t done = UINT32_MAX;
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                uint32_t p = s->candidate_pieces[i];
+                const struct cairn_landmark_piece *piece = &s->request->pieces[p];
+                uint32_t run_tokens = cairn_piece_run_tokens(s->layout, piece);
+                uint32_t run = (s->candidates[i] - s->slot_base[p]) / run_tokens;
+                if (s->run_base[p] + run == done)
+                        continue;
+                done = s->run_base[p] + run;
+                uint32_t first = run * run_tokens;
+                uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
+                n = cairn_round_up(n, CAIRN_GROUP_TOKENS);
+                for (uint32_t q = 0; q < s->n_queries; q++) {
+                        const float *scores =
+                            s->scores + (size_t)q * s->n_slots + s->slot_base[p] + first;
+                        size_t at = (size_t)q * s->n_runs_padded + done;
+                        float max = s->kernels->largest(scores, n);
+                        s->run_max[at] = max;
+                        s->run_sum[at] = s->kernels->exp_sum(scores, n, max > -INFINITY ? max : 0);
+                }
+        }
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                size_t at = (size_t)q * s->n_runs_padded;
+                s->lse_others[q] = cairn_lse_of_runs(s->kernels, s->run_max + at, s->run_sum + at,
+                                                     s->n_runs_padded, s->run_work);
+        }
+}
+
+// ---- Budgets ----
+
+static void choose_all_above(struct cairn_landmark_selection *s, int32_t key, uint32_t k)
+{
+        // The k-th key may be shared: lower positions first.
+        uint32_t above = 0;
+        for (uint32_t i = 0; i < s->n_candidates; i++)
+                above += s->candidate_keys[i] > key;
+        uint32_t ties = k > above ? k - above : 0;
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                bool tie = s->candidate_keys[i] == key && ties > 0;
+                s->chosen[i] = s->candidate_keys[i] > key || tie;
+                ties -= tie;
+        }
+}
+
+static void choose_count(struct cairn_landmark_selection *s, uint32_t k)
+{
+        memset(s->chosen, 0, s->stride);
+        k = cairn_min_u32(k, s->n_candidates);
+        if (k == 0)
+                return;
+        memcpy(s->slot_keys, s->candidate_keys, s->n_candidates * sizeof(int32_t));
+        choose_all_above(s, cairn_kth_largest(s->slot_keys, s->n_candidates, k), k);
+}
+
+static uint32_t count_at_least(const struct cairn_landmark_selection *s, float probability)
+{
+        bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
+        float floor = sum ? probability : (float)cairn_log(probability);
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < s->n_candidates; i++)
+                n += s->candidate_keys[i] >= cairn_order_key(floor);
+        return n;
+}
+
+// The smallest k whose rows hold `target` of every query head's mass, or s->k: mass grows with k,
+// so halving finds it.
+static uint32_t count_for_mass(struct cairn_landmark_selection *s, const float *lse_all)
+{
+        uint32_t low = 0, high = s->k; // low fails or is 0, high is the answer at worst
+        while (low < high) {
+                uint32_t middle = low + (high - low) / 2;
+                bool holds = true;
+                choose_count(s, middle);
+                for (uint32_t q = 0; q < s->n_queries && holds; q++) {
+                        const float *scores = s->candidate_scores + (size_t)q * s->stride;
+                        for (uint32_t i = 0; i < s->stride; i++)
+                                s->candidate_work[i] = s->chosen[i] ? scores[i] : -INFINITY;
+                        float lse = cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride);
+                        holds = lse_all[q] == -INFINITY ||
+                                cairn_exp_negative(lse - lse_all[q]) >= s->request->target ||
+                                lse >= lse_all[q];
+                }
+                if (holds)
+                        high = middle;
+                else
+                        low = middle + 1;
+        }
+        return high;
+}
+
+static void choose(struct cairn_landmark_selection *s, const float *lse_all)
+{
+        uint32_t k = s->k;
+        if (s->request->budget == CAIRN_LANDMARK_THRESHOLD)
+                k = cairn_min_u32(k, count_at_least(s, s->request->target));
+        if (s->request->budget == CAIRN_LANDMARK_MASS)
+                k = count_for_mass(s, lse_all);
+        choose_count(s, k);
+}
+
+// ---- The answer ----
+
+static void write_result(struct cairn_landmark_selection *s, struct cairn_landmark_result *result)
+{
+        bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                if (!s->chosen[i])
+                        continue;
+                uint32_t p = s->candidate_pieces[i];
+                float rank = cairn_order_value(s->candidate_keys[i]);
+                result->positions[n] =
+                    s->request->pieces[p].position + s->candidates[i] - s->slot_base[p];
+                result->scores[n++] = sum ? (float)cairn_log(rank) : rank;
+        }
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                const float *scores = s->candidate_scores + (size_t)q * s->stride;
+                for (uint32_t i = 0; i < s->stride; i++)
+                        s->candidate_work[i] = s->chosen[i] ? scores[i] : -INFINITY;
+                result->lse_chosen[q] =
+                    cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride);
+        }
+        result->n_chosen = n;
+        result->n_eligible = s->n_eligible;
+}
+
+void cairn_landmark_select_finish(struct cairn_landmark_selection *s,
+                                  struct cairn_landmark_result *ret_result)
+{
+        bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
+        s->n_candidates = s->candidates_max;
+        cairn_topk(s->kernels, s->keys, s->n_slots, s->n_candidates, s->slots, s->slot_keys,
+                   s->candidates);
+        locate(s);
+        rerank(s);
+        weigh_others(s);
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                float lse =
+                    cairn_lse_of_scores(s->kernels, s->candidate_scores + (size_t)q * s->stride,
+                                        s->stride);
+                ret_result->lse_all[q] = cairn_lse_add(lse, s->lse_others[q]);
+                s->lse[q] = ret_result->lse_all[q] > -INFINITY ? ret_result->lse_all[q] : 0;
+        }
+        (sum ? s->kernels->rank_sum : s->kernels->rank_max)(
+            s->candidate_scores, s->stride, s->n_queries, s->lse, s->stride, s->candidate_keys);
+        choose(s, ret_result->lse_all);
+        write_result(s, ret_result);
+}

@@ -1,0 +1,108 @@
+// Prepares the query rows of a step: scaled floats, integers for int8 rows, and byte tables for
+// codes.
+#include "policy/landmark/selection.h"
+
+void cairn_query_carve(struct cairn_scratch *scratch, const struct cairn_landmark_layout *layout,
+                       uint32_t n_queries, struct cairn_query *ret_query)
+{
+        const struct cairn_grid *grid = cairn_grid_of(layout->shape.landmark_bits);
+        struct cairn_query *q = ret_query;
+        q->n = n_queries;
+        q->padded = cairn_round_up(layout->shape.k_dim, CAIRN_LANES);
+        q->subs = grid ? layout->code_dim / grid->dims : 0;
+        q->rows = cairn_scratch_take(scratch, (size_t)n_queries * q->padded * sizeof(float));
+        q->whole = cairn_scratch_take(scratch, (size_t)n_queries * q->padded * sizeof(int16_t));
+        q->whole_units = cairn_scratch_take(scratch, n_queries * sizeof(float));
+        q->tables = cairn_scratch_take(scratch, (size_t)n_queries * q->subs * CAIRN_GRID_POINTS);
+        q->table_units = cairn_scratch_take(scratch, n_queries * sizeof(float));
+        q->table_bases = cairn_scratch_take(scratch, n_queries * sizeof(float));
+}
+
+// Scales and clamps one query row; false when it is not finite (then it is zero).
+static bool load(const float *query, float scale, uint32_t k_dim, uint32_t padded, float *ret_row)
+{
+        bool finite = true;
+        for (uint32_t j = 0; j < padded; j++) {
+                float x = j < k_dim ? query[j] * scale : 0;
+                finite = finite && (j >= k_dim || fabsf(query[j]) <= FLT_MAX);
+                x = x < CAIRN_ELEMENT_MAX ? x : CAIRN_ELEMENT_MAX;
+                ret_row[j] = x > -CAIRN_ELEMENT_MAX ? x : -CAIRN_ELEMENT_MAX;
+        }
+        if (!finite)
+                memset(ret_row, 0, padded * sizeof(float));
+        return finite;
+}
+
+static void make_integers(struct cairn_query *query, uint32_t q)
+{
+        const float *row = query->rows + (size_t)q * query->padded;
+        int16_t *whole = query->whole + (size_t)q * query->padded;
+        float largest = 0;
+        for (uint32_t j = 0; j < query->padded; j++)
+                largest = fabsf(row[j]) > largest ? fabsf(row[j]) : largest;
+        float inverse = largest > 1e-30f ? CAIRN_QUERY_MAX / largest : 0;
+        for (uint32_t j = 0; j < query->padded; j++)
+                whole[j] = (int16_t)cairn_round(row[j] * inverse);
+        query->whole_units[q] = largest > 1e-30f ? largest / CAIRN_QUERY_MAX : 0;
+}
+
+// Byte tables of one query: entry = round((y . point - least of the table) / unit); the sum of the
+// least is the base.
+static void make_tables(struct cairn_query *query, const struct cairn_grid *grid, const float *y,
+                        uint32_t q)
+{
+        float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX], halves[CAIRN_GRID_POINTS];
+        float products[CAIRN_DIM_PADDED_MAX][CAIRN_GRID_POINTS], least[CAIRN_DIM_PADDED_MAX];
+        float span = 0, base = 0;
+        uint32_t subs = query->subs;
+        cairn_grid_expand(grid, points, halves);
+        for (uint32_t s = 0; s < subs; s++) {
+                float high = -FLT_MAX, low = FLT_MAX;
+                for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
+                        float x = 0;
+                        for (uint32_t i = 0; i < grid->dims; i++)
+                                x = x + y[s + i * subs] * points[c][i];
+                        products[s][c] = x;
+                        high = x > high ? x : high;
+                        low = x < low ? x : low;
+                }
+                least[s] = low;
+                span = high - low > span ? high - low : span;
+                base = base + low;
+        }
+        float inverse = span > 1e-30f ? CAIRN_TABLE_MAX / span : 0;
+        uint8_t *table = query->tables + (size_t)q * subs * CAIRN_GRID_POINTS;
+        for (uint32_t s = 0; s < subs; s++)
+                for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
+                        *table++ = (uint8_t)cairn_round((products[s][c] - least[s]) * inverse);
+        query->table_units[q] = span > 1e-30f ? span / CAIRN_TABLE_MAX : 0;
+        query->table_bases[q] = base;
+}
+
+void cairn_query_prepare(const struct cairn_kernels *kernels,
+                         const struct cairn_landmark_layout *layout, const float *queries,
+                         float scale, struct cairn_rotation *rotation, struct cairn_query *query)
+{
+        const struct cairn_grid *grid = cairn_grid_of(layout->shape.landmark_bits);
+        uint32_t k_dim = layout->shape.k_dim;
+        float y[CAIRN_DIM_PADDED_MAX];
+        if (grid)
+                cairn_rotation_init(rotation, layout->code_dim);
+        for (uint32_t q = 0; q < query->n; q++) {
+                float *row = query->rows + (size_t)q * query->padded;
+                bool finite = load(queries + (size_t)q * k_dim, scale, k_dim, query->padded, row);
+                make_integers(query, q);
+                if (grid) {
+                        memcpy(y, row, layout->code_dim * sizeof(float));
+                        cairn_rotate(kernels, rotation, y);
+                        make_tables(query, grid, y, q);
+                }
+                if (finite)
+                        continue;
+                query->whole_units[q] = NAN;
+                if (grid)
+                        query->table_bases[q] = NAN;
+                for (uint32_t j = 0; j < k_dim; j++)
+                        row[j] = NAN;
+        }
+}

@@ -1,0 +1,238 @@
+// The rest: attention over what a selection left out, estimated from landmark scores and value
+// codes.
+//
+// A token's weight is exp(score - log-sum-exp of the rest). Weights times value scales become bytes
+// a group of 32 tokens; the value kernel sums bytes times grid points, in the rotated space of the
+// codes. Pieces without value codes are summed from their rows.
+#include "policy/landmark/selection.h"
+
+static const float skip_default = 1e-4f;
+
+struct rest {
+        const struct cairn_landmark_selection *s;
+        float *coded;   // [queries][value_dim], rotated
+        float *plain;   // [queries][padded]
+        float *weights; // [queries][CAIRN_RUN_TOKENS_MAX]
+        uint8_t *bytes; // [batch][32]
+        float *total;   // [queries], log-sum-exp of the whole rest
+        float *run_max; // [queries][runs padded], for the log-sum-exp of these pieces
+        float *run_sum;
+        float *work;
+        struct cairn_rotation *rotation;
+        uint32_t padded;
+        uint32_t runs_padded;
+};
+
+static size_t carve(struct rest *r, const struct cairn_landmark_layout *layout, uint32_t n_queries,
+                    uint32_t runs_padded, void *base)
+{
+        struct cairn_scratch scratch = {.base = base};
+        size_t queries = n_queries, records = queries * runs_padded;
+        r->padded = cairn_round_up(layout->shape.v_dim, CAIRN_LANES);
+        r->runs_padded = runs_padded;
+        r->coded = cairn_scratch_take(&scratch, queries * layout->value_dim * sizeof(float));
+        r->plain = cairn_scratch_take(&scratch, queries * r->padded * sizeof(float));
+        r->weights = cairn_scratch_take(&scratch, queries * CAIRN_RUN_TOKENS_MAX * sizeof(float));
+        r->bytes = cairn_scratch_take(&scratch, CAIRN_BATCH * CAIRN_GROUP_TOKENS);
+        r->total = cairn_scratch_take(&scratch, queries * sizeof(float));
+        r->run_max = cairn_scratch_take(&scratch, records * sizeof(float));
+        r->run_sum = cairn_scratch_take(&scratch, records * sizeof(float));
+        r->work = cairn_scratch_take(&scratch, runs_padded * sizeof(float));
+        r->rotation = cairn_scratch_take(&scratch, sizeof(struct cairn_rotation));
+        return scratch.used;
+}
+
+static uint32_t count_runs(const struct cairn_landmark_request *request)
+{
+        uint32_t runs = 0;
+        for (uint32_t p = 0; p < request->n_pieces; p++) {
+                uint32_t run = cairn_piece_run_tokens(request->layout, &request->pieces[p]);
+                runs += (request->pieces[p].n_tokens + run - 1) / run;
+        }
+        return cairn_round_up(runs, CAIRN_GROUP_TOKENS);
+}
+
+size_t cairn_landmark_rest_scratch_bytes(const struct cairn_landmark_request *request)
+{
+        struct rest r;
+        return carve(&r, request->layout, request->n_queries, count_runs(request), NULL);
+}
+
+// The first candidate at or behind a slot.
+static uint32_t candidate_at(const struct cairn_landmark_selection *s, uint32_t slot)
+{
+        uint32_t low = 0, high = s->n_candidates;
+        while (low < high) {
+                uint32_t middle = (low + high) / 2;
+                if (s->candidates[middle] < slot)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low;
+}
+
+// Log-sum-exp of the whole rest for one query head: the others, and the candidates that were not
+// chosen.
+static float rest_total(const struct cairn_landmark_selection *s, uint32_t q)
+{
+        float max = s->lse_others[q];
+        double sum = 0;
+        const float *scores = s->candidate_scores + (size_t)q * s->stride;
+        for (uint32_t i = 0; i < s->n_candidates; i++)
+                max = !s->chosen[i] && scores[i] > max ? scores[i] : max;
+        if (max == -INFINITY)
+                return -INFINITY;
+        for (uint32_t i = 0; i < s->n_candidates; i++)
+                if (!s->chosen[i])
+                        sum += cairn_exp_negative(scores[i] - max);
+        sum += cairn_exp_negative(s->lse_others[q] - max);
+        return (float)((double)max + cairn_log(sum));
+}
+
+// Weights of a run's tokens; returns whether they are worth summing.
+static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t record, float skip)
+{
+        const struct cairn_landmark_selection *s = r->s;
+        uint32_t from = candidate_at(s, base);
+        bool worth = false;
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                float *weights = r->weights + (size_t)q * CAIRN_RUN_TOKENS_MAX;
+                float total = r->total[q];
+                size_t at = (size_t)q * s->n_runs_padded + record;
+                if (total == -INFINITY) {
+                        memset(weights, 0, n * sizeof(float));
+                        continue;
+                }
+                s->kernels->exp_weights(s->scores + (size_t)q * s->n_slots + base, n, total,
+                                        weights);
+                float sum = s->run_sum[at] * cairn_exp_negative(s->run_max[at] - total);
+                for (uint32_t i = from; i < s->n_candidates && s->candidates[i] < base + n; i++) {
+                        if (s->chosen[i])
+                                continue;
+                        float score = s->candidate_scores[(size_t)q * s->stride + i];
+                        weights[s->candidates[i] - base] = cairn_exp_negative(score - total);
+                        sum = sum + weights[s->candidates[i] - base];
+                }
+                r->run_max[(size_t)q * r->runs_padded + record] = sum > 0 ? total : -INFINITY;
+                r->run_sum[(size_t)q * r->runs_padded + record] = sum;
+                float whole = cairn_exp_negative(total - s->lse[q]);
+                worth = worth || sum * whole >= skip;
+        }
+        return worth;
+}
+
+static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, uint32_t first,
+                      uint32_t n)
+{
+        const struct cairn_landmark_selection *s = r->s;
+        const struct cairn_landmark_layout *l = s->layout;
+        uint32_t bits = l->shape.value_bits, group_bytes = l->value_dim * bits * 4;
+        uint32_t blocks = group_bytes / CAIRN_VALUE_BLOCK_BYTES;
+        float step = cairn_grid_of(bits)->step;
+        for (uint32_t t = 0; t < n; t += CAIRN_GROUP_TOKENS) {
+                uint32_t group = (first + t) / CAIRN_GROUP_TOKENS;
+                const uint8_t *code_run = piece->code_run;
+                const uint8_t *codes = code_run + l->value_codes + (size_t)group * group_bytes;
+                const uint16_t *scales =
+                    (const uint16_t *)(const void *)(code_run + l->value_scales +
+                                                     (size_t)(first + t) * 2);
+                for (uint32_t q0 = 0; q0 < s->n_queries; q0 += CAIRN_BATCH) {
+                        uint32_t batch = cairn_min_u32(s->n_queries - q0, CAIRN_BATCH);
+                        float units[CAIRN_BATCH], any = 0;
+                        for (uint32_t i = 0; i < batch; i++) {
+                                s->kernels->byte_weights(
+                                    r->weights + (size_t)(q0 + i) * CAIRN_RUN_TOKENS_MAX + t,
+                                    scales, r->bytes + i * CAIRN_GROUP_TOKENS, &units[i]);
+                                units[i] = units[i] * step;
+                                any = any + units[i];
+                        }
+                        if (any > 0)
+                                s->kernels->value_sums(codes, blocks, bits, r->bytes, units, batch,
+                                                       r->coded + (size_t)q0 * l->value_dim,
+                                                       l->value_dim);
+                }
+        }
+}
+
+static void add_rows(struct rest *r, const struct cairn_landmark_piece *piece, uint32_t first,
+                     uint32_t n)
+{
+        const struct cairn_landmark_selection *s = r->s;
+        float row[CAIRN_DIM_PADDED_MAX];
+        for (uint32_t t = 0; t < n; t++) {
+                (void)cairn_row_read_v(s->layout, s->kernels, piece, first + t,
+                                       row); // non-finite counts as 0
+                for (uint32_t q = 0; q < s->n_queries; q++) {
+                        float weight = r->weights[(size_t)q * CAIRN_RUN_TOKENS_MAX + t];
+                        if (weight > 0)
+                                s->kernels->axpy(row, weight, r->padded,
+                                                 r->plain + (size_t)q * r->padded);
+                }
+        }
+}
+
+static void add_piece(struct rest *r, uint32_t p, float skip)
+{
+        const struct cairn_landmark_selection *s = r->s;
+        const struct cairn_landmark_piece *piece = &s->request->pieces[p];
+        uint32_t run_tokens = cairn_piece_run_tokens(s->layout, piece);
+        for (uint32_t first = 0; first < piece->n_tokens; first += run_tokens) {
+                uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
+                uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
+                if (!run_weights(r, s->slot_base[p] + first, padded,
+                                 s->run_base[p] + first / run_tokens, skip))
+                        continue;
+                if (piece->code_run && s->layout->shape.value_bits)
+                        add_coded(r, piece, first, padded);
+                else if (s->layout->shape.v_dim)
+                        add_rows(r, piece, first, n);
+        }
+}
+
+static void write_partial(struct rest *r, struct cairn_landmark_partial *ret)
+{
+        const struct cairn_landmark_selection *s = r->s;
+        uint32_t v_dim = s->layout->shape.v_dim, value_dim = s->layout->value_dim;
+        if (value_dim)
+                cairn_rotation_init(r->rotation, value_dim);
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                size_t at = (size_t)q * r->runs_padded;
+                float lse = cairn_lse_of_runs(s->kernels, r->run_max + at, r->run_sum + at,
+                                              r->runs_padded, r->work);
+                bool some = lse > -INFINITY; // a share too small for a float counts as nothing
+                float share = some ? cairn_exp_negative(lse - r->total[q]) : 0;
+                float unit = share > 0 ? 1.0f / share : 0;
+                if (value_dim)
+                        cairn_rotate_back(s->kernels, r->rotation,
+                                          r->coded + (size_t)q * value_dim);
+                some = share > 0;
+                ret->lse[q] = some ? lse : -INFINITY;
+                for (uint32_t j = 0; j < v_dim; j++) {
+                        float x = r->plain[(size_t)q * r->padded + j];
+                        x = value_dim ? x + r->coded[(size_t)q * value_dim + j] : x;
+                        ret->out[(size_t)q * v_dim + j] = some ? x * unit : 0;
+                }
+        }
+}
+
+void cairn_landmark_rest(const struct cairn_landmark_selection *selection, uint32_t first_piece,
+                         uint32_t n_pieces, float skip, void *scratch,
+                         struct cairn_landmark_partial *ret_partial)
+{
+        const struct cairn_landmark_selection *s = selection;
+        struct rest r = {.s = s};
+        (void)carve(&r, s->layout, s->n_queries, s->n_runs_padded, scratch);
+        size_t records = (size_t)s->n_queries * r.runs_padded;
+        memset(r.coded, 0, (size_t)s->n_queries * s->layout->value_dim * sizeof(float));
+        memset(r.plain, 0, (size_t)s->n_queries * r.padded * sizeof(float));
+        for (size_t i = 0; i < records; i++) {
+                r.run_max[i] = -INFINITY;
+                r.run_sum[i] = 0;
+        }
+        for (uint32_t q = 0; q < s->n_queries; q++)
+                r.total[q] = rest_total(s, q);
+        for (uint32_t p = first_piece; p < first_piece + n_pieces; p++)
+                add_piece(&r, p, skip == 0 ? skip_default : skip);
+        write_partial(&r, ret_partial);
+}

@@ -1,0 +1,372 @@
+// Scores tokens: by codes, by rows, by chunks of rows.
+#include <assert.h>
+
+#include "policy/landmark/selection.h"
+
+// ---- Rows of a piece ----
+
+static const float *reader_centre(struct cairn_row_reader *reader, const void *code_run,
+                                  uint32_t run)
+{
+        if (reader->code_run != code_run || reader->run != run) {
+                cairn_centre_read(reader->layout, reader->kernels, code_run, run, reader->centre);
+                reader->code_run = code_run;
+                reader->run = run;
+        }
+        return reader->centre;
+}
+
+// The coded K row, plus its centre unless that is NULL.
+static void read_k_coded(const struct cairn_landmark_layout *layout,
+                         const struct cairn_kernels *kernels, const uint8_t *code_run,
+                         uint32_t token, const float *centre, float *ret_row)
+{
+        const uint8_t *row = code_run + layout->k_rows + (size_t)token * layout->k_row_bytes;
+        uint32_t padded = cairn_round_up(layout->shape.k_dim, CAIRN_LANES);
+        if (layout->shape.k_codec == CAIRN_ROW_Q4) {
+                cairn_q4_decode(row, layout->shape.k_dim, padded, ret_row);
+                for (uint32_t j = 0; centre && j < padded; j++)
+                        ret_row[j] = ret_row[j] + centre[j];
+                return;
+        }
+        float scale;
+        memcpy(&scale, code_run + layout->k_row_scales + (size_t)token * 4, 4);
+        kernels->from_int8((const int8_t *)row, scale, centre, padded, ret_row);
+}
+
+bool cairn_row_read_k(struct cairn_row_reader *reader, const struct cairn_landmark_piece *piece,
+                      uint32_t token, float *ret_row)
+{
+        const struct cairn_landmark_layout *l = reader->layout;
+        uint32_t padded = cairn_round_up(l->shape.k_dim, CAIRN_LANES);
+        if (cairn_piece_is_raw(piece, l->shape.k_codec)) {
+                size_t bytes = (size_t)l->shape.k_dim * cairn_dtype_bytes(l->shape.dtype);
+                return cairn_row_from_raw((const uint8_t *)piece->k_raw + token * bytes,
+                                          l->shape.dtype, l->shape.k_dim, padded, ret_row);
+        }
+        const float *centre = reader_centre(reader, piece->code_run, token / l->shape.run_tokens);
+        read_k_coded(l, reader->kernels, piece->code_run, token, centre, ret_row);
+        return ret_row[0] == ret_row[0];
+}
+
+bool cairn_row_read_v(const struct cairn_landmark_layout *layout,
+                      const struct cairn_kernels *kernels, const struct cairn_landmark_piece *piece,
+                      uint32_t token, float *ret_row)
+{
+        const struct cairn_landmark_shape *s = &layout->shape;
+        uint32_t padded = cairn_round_up(s->v_dim, CAIRN_LANES);
+        if (cairn_piece_is_raw(piece, s->v_codec)) {
+                size_t bytes = (size_t)s->v_dim * cairn_dtype_bytes(s->dtype);
+                return cairn_row_from_raw((const uint8_t *)piece->v_raw + token * bytes, s->dtype,
+                                          s->v_dim, padded, ret_row);
+        }
+        const uint8_t *code_run = piece->code_run;
+        const uint8_t *row = code_run + layout->v_rows + (size_t)token * layout->v_row_bytes;
+        if (s->v_codec == CAIRN_ROW_Q4) {
+                cairn_q4_decode(row, s->v_dim, padded, ret_row);
+                return true;
+        }
+        float scale;
+        memcpy(&scale, code_run + layout->v_row_scales + (size_t)token * 4, 4);
+        kernels->from_int8((const int8_t *)row, scale, NULL, padded, ret_row);
+        return true;
+}
+
+// ---- Scores by rows ----
+
+// NaN becomes -inf, +inf the largest float.
+static float sane(float score)
+{
+        score = score > -INFINITY ? score : -INFINITY;
+        return score < FLT_MAX ? score : FLT_MAX;
+}
+
+static void score_int8(const struct cairn_kernels *kernels, const struct cairn_query *query,
+                       const int8_t *row, float scale, const float *means, uint32_t mean_stride,
+                       float *ret_scores, uint32_t score_stride)
+{
+        int32_t dots[CAIRN_GROUP_MAX];
+        kernels->row_dots(row, query->padded, query->whole, query->n, dots);
+        for (uint32_t q = 0; q < query->n; q++)
+                ret_scores[(size_t)q * score_stride] =
+                    sane((float)dots[q] * (scale * query->whole_units[q]) +
+                         means[(size_t)q * mean_stride]);
+}
+
+void cairn_score_row(const struct cairn_landmark_layout *layout,
+                     const struct cairn_kernels *kernels, const struct cairn_query *query,
+                     const struct cairn_landmark_piece *piece, uint32_t token, const float *means,
+                     uint32_t mean_stride, float *ret_scores, uint32_t score_stride)
+{
+        float row[CAIRN_DIM_PADDED_MAX];
+        bool raw = cairn_piece_is_raw(piece, layout->shape.k_codec);
+        const uint8_t *code_run = piece->code_run;
+        if (!raw && layout->shape.k_codec == CAIRN_ROW_Q8) {
+                float scale;
+                memcpy(&scale, code_run + layout->k_row_scales + (size_t)token * 4, 4);
+                score_int8(kernels, query,
+                           (const int8_t *)code_run + layout->k_rows +
+                               (size_t)token * layout->k_row_bytes,
+                           scale, means, mean_stride, ret_scores, score_stride);
+                return;
+        }
+        bool finite = true;
+        if (raw) {
+                size_t bytes = (size_t)layout->shape.k_dim * cairn_dtype_bytes(layout->shape.dtype);
+                finite = cairn_row_from_raw((const uint8_t *)piece->k_raw + token * bytes,
+                                            layout->shape.dtype, layout->shape.k_dim, query->padded,
+                                            row);
+        } else {
+                read_k_coded(layout, kernels, code_run, token, NULL, row);
+        }
+        for (uint32_t q = 0; q < query->n; q++) {
+                float score =
+                    kernels->dot(query->rows + (size_t)q * query->padded, row, query->padded);
+                score = raw ? score : score + means[(size_t)q * mean_stride];
+                ret_scores[(size_t)q * score_stride] = finite ? sane(score) : -INFINITY;
+        }
+}
+
+// ---- Scores by codes ----
+
+// Weights of a run's outlier channels for one query, as bytes whose sizes add up to less than the
+// kernels' limit. Returns the unit.
+static float outlier_weights(const struct cairn_run_head *head, const float *row,
+                             int8_t *ret_weights)
+{
+        float weights[CAIRN_LANDMARK_OUTLIERS_MAX], total = 0;
+        for (uint32_t c = 0; c < head->channels; c++) {
+                weights[c] = row[head->indices[c]] * head->scales[c];
+                total = total + fabsf(weights[c]);
+        }
+        bool any = total > 1e-30f && total <= FLT_MAX;
+        float room = (float)(CAIRN_OUTLIER_WEIGHTS_MAX - 2) - (float)head->channels * 0.5f;
+        float inverse = any ? room / total : 0;
+        for (uint32_t c = 0; c < head->channels; c++)
+                ret_weights[c] = any ? (int8_t)cairn_round(weights[c] * inverse) : 0;
+        return any ? total / room : 0;
+}
+
+// q . centre of a run for every query.
+static void run_means(const struct cairn_landmark_layout *layout,
+                      const struct cairn_kernels *kernels, const struct cairn_query *query,
+                      const uint8_t *code_run, uint32_t run, float *ret_mean, uint32_t stride)
+{
+        float centre[CAIRN_DIM_PADDED_MAX];
+        cairn_centre_read(layout, kernels, code_run, run, centre);
+        for (uint32_t q = 0; q < query->n; q++)
+                ret_mean[(size_t)q * stride] =
+                    kernels->dot(query->rows + (size_t)q * query->padded, centre, query->padded);
+}
+
+static void scan_int8(const struct cairn_landmark_layout *layout,
+                      const struct cairn_kernels *kernels, const struct cairn_query *query,
+                      const uint8_t *code_run, uint32_t token, const float *means, uint32_t stride,
+                      float *ret_scores, uint64_t score_stride)
+{
+        uint16_t half;
+        float scores[CAIRN_GROUP_MAX];
+        memcpy(&half, code_run + layout->scales + (size_t)token * 2, 2);
+        score_int8(kernels, query,
+                   (const int8_t *)code_run + layout->codes + (size_t)token * query->padded,
+                   cairn_half_to_float(half), means, stride, scores, 1);
+        for (uint32_t q = 0; q < query->n; q++)
+                ret_scores[q * score_stride] = scores[q];
+}
+
+void cairn_scan_codes(const struct cairn_landmark_layout *layout,
+                      const struct cairn_kernels *kernels, const struct cairn_query *query,
+                      const uint8_t *code_run, uint32_t run, uint32_t n_tokens, float *ret_scores,
+                      uint64_t score_stride, float *ret_max, float *ret_mean, uint32_t max_stride)
+{
+        uint16_t sums[CAIRN_BATCH * CAIRN_RUN_TOKENS_MAX];
+        int16_t outliers[CAIRN_BATCH * CAIRN_RUN_TOKENS_MAX];
+        int8_t weights[CAIRN_BATCH * CAIRN_LANDMARK_OUTLIERS_MAX];
+        uint32_t first = run * layout->shape.run_tokens, columns = query->subs / 2;
+        uint32_t groups = cairn_round_up(n_tokens, CAIRN_GROUP_TOKENS) / CAIRN_GROUP_TOKENS;
+        struct cairn_run_head head;
+        cairn_run_head_read(layout, code_run, run, &head);
+        run_means(layout, kernels, query, code_run, run, ret_mean, max_stride);
+        const uint8_t *codes = code_run + layout->codes + (size_t)first * columns;
+        const uint8_t *rows = code_run + layout->outlier_rows + (size_t)first * head.channels;
+        const uint16_t *scales =
+            (const uint16_t *)(const void *)(code_run + layout->scales + (size_t)first * 2);
+        for (uint32_t q0 = 0; q0 < query->n; q0 += CAIRN_BATCH) {
+                uint32_t n = cairn_min_u32(query->n - q0, CAIRN_BATCH);
+                float units[CAIRN_BATCH];
+                kernels->table_sums(codes, columns, groups,
+                                    query->tables + (size_t)q0 * query->subs * CAIRN_GRID_POINTS, n,
+                                    sums, CAIRN_RUN_TOKENS_MAX);
+                for (uint32_t i = 0; i < n; i++)
+                        units[i] =
+                            outlier_weights(&head, query->rows + (size_t)(q0 + i) * query->padded,
+                                            weights + i * head.channels);
+                if (head.channels)
+                        kernels->outlier_sums(rows, head.channels / 2, groups, weights, n, outliers,
+                                              CAIRN_RUN_TOKENS_MAX);
+                for (uint32_t i = 0; i < n; i++) {
+                        uint32_t q = q0 + i;
+                        struct cairn_score_terms terms = {
+                            .unit = query->table_units[q],
+                            .base = query->table_bases[q],
+                            .outlier_unit = units[i],
+                            .mean = ret_mean[(size_t)q * max_stride],
+                        };
+                        ret_max[(size_t)q * max_stride] = kernels->finish(
+                            sums + i * CAIRN_RUN_TOKENS_MAX,
+                            head.channels ? outliers + i * CAIRN_RUN_TOKENS_MAX : NULL, scales,
+                            groups, &terms, ret_scores + q * score_stride);
+                }
+        }
+}
+
+// ---- Scores by chunks of rows, to compare ----
+
+// Mean, or for bounds minimum and maximum, of the chunk's finite keys. Returns how many those are.
+static uint32_t chunk_summary(const struct cairn_landmark_selection *s,
+                              const struct cairn_landmark_piece *piece, uint32_t first, uint32_t n,
+                              struct cairn_row_reader *reader, float *low, float *high)
+{
+        uint32_t padded = s->query.padded, finite = 0;
+        bool mean = s->request->kind == CAIRN_LANDMARK_CHUNK_MEAN;
+        float row[CAIRN_DIM_PADDED_MAX];
+        memset(low, 0, padded * sizeof(float));
+        memset(high, 0, padded * sizeof(float));
+        for (uint32_t t = 0; t < n; t++) {
+                if (!cairn_row_read_k(reader, piece, first + t, row))
+                        continue;
+                for (uint32_t j = 0; j < padded; j++) {
+                        if (mean)
+                                low[j] = low[j] + row[j];
+                        else {
+                                low[j] = finite == 0 || row[j] < low[j] ? row[j] : low[j];
+                                high[j] = finite == 0 || row[j] > high[j] ? row[j] : high[j];
+                        }
+                }
+                finite++;
+        }
+        for (uint32_t j = 0; mean && finite && j < padded; j++)
+                low[j] = low[j] / (float)finite;
+        return finite;
+}
+
+static void scan_chunk(const struct cairn_landmark_selection *s,
+                       const struct cairn_landmark_piece *piece, uint32_t first, uint32_t n,
+                       struct cairn_row_reader *reader, float *scores)
+{
+        float low[CAIRN_DIM_PADDED_MAX], high[CAIRN_DIM_PADDED_MAX];
+        uint32_t finite = chunk_summary(s, piece, first, n, reader, low, high);
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                const float *query = s->query.rows + (size_t)q * s->query.padded;
+                float score = 0;
+                if (s->request->kind == CAIRN_LANDMARK_CHUNK_MEAN)
+                        score = s->kernels->dot(query, low, s->query.padded);
+                else
+                        for (uint32_t j = 0; j < s->query.padded; j++) {
+                                float a = query[j] * low[j], b = query[j] * high[j];
+                                score = score + (a > b ? a : b);
+                        }
+                for (uint32_t t = 0; t < n; t++)
+                        scores[(size_t)q * s->n_slots + t] = finite ? sane(score) : -INFINITY;
+        }
+}
+
+// ---- The pass ----
+
+bool cairn_excluded_next(const struct cairn_landmark_request *request, uint32_t first, uint32_t end,
+                         uint32_t *ret_first, uint32_t *ret_end)
+{
+        uint32_t low = 0, high = request->n_excluded;
+        while (low < high) { // the first range that ends behind `first`
+                uint32_t middle = (low + high) / 2;
+                if (request->excluded[middle].end > first)
+                        high = middle;
+                else
+                        low = middle + 1;
+        }
+        if (low == request->n_excluded || request->excluded[low].first >= end)
+                return false;
+        uint32_t from = request->excluded[low].first;
+        *ret_first = from > first ? from : first;
+        *ret_end = cairn_min_u32(request->excluded[low].end, end);
+        return *ret_first < *ret_end;
+}
+
+// Lowers to -inf what may not be chosen among the run's slots. Returns whether any token was.
+static bool blank(struct cairn_landmark_selection *s, const struct cairn_landmark_piece *piece,
+                  uint32_t first, uint32_t n, float *scores)
+{
+        uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS), at = piece->position + first;
+        uint32_t end = at + n, from, to;
+        bool any = padded > n;
+        for (uint32_t q = 0; q < s->n_queries; q++)
+                for (uint32_t t = n; t < padded; t++)
+                        scores[(size_t)q * s->n_slots + t] = -INFINITY;
+        for (uint32_t p = at; cairn_excluded_next(s->request, p, end, &from, &to); p = to) {
+                any = true;
+                for (uint32_t q = 0; q < s->n_queries; q++)
+                        for (uint32_t t = from - at; t < to - at; t++)
+                                scores[(size_t)q * s->n_slots + t] = -INFINITY;
+        }
+        return any;
+}
+
+// Fills the scores of one run of a piece; returns whether run maxima were filled too.
+static bool score_run(struct cairn_landmark_selection *s, const struct cairn_landmark_piece *piece,
+                      uint32_t run, uint32_t n, uint32_t record, float *scores)
+{
+        const struct cairn_landmark_layout *l = s->layout;
+        uint32_t first = run * cairn_piece_run_tokens(l, piece), stride = s->n_runs_padded;
+        uint32_t chunk = s->request->chunk_tokens;
+        float *means = s->run_mean + record;
+        struct cairn_row_reader reader = {.layout = l, .kernels = s->kernels};
+        bool by_codes = piece->code_run && s->query.subs;
+        if (by_codes && s->request->kind == CAIRN_LANDMARK_TOKENS) {
+                cairn_scan_codes(l, s->kernels, &s->query, piece->code_run, run, n, scores,
+                                 s->n_slots, s->run_max + record, means, stride);
+                return true;
+        }
+        if (piece->code_run && l->centres != CAIRN_LANDMARK_NONE)
+                run_means(l, s->kernels, &s->query, piece->code_run, run, means, stride);
+        if (s->request->kind != CAIRN_LANDMARK_TOKENS) {
+                for (uint32_t t = 0; t < n; t += chunk)
+                        scan_chunk(s, piece, first + t, cairn_min_u32(n - t, chunk), &reader,
+                                   scores + t);
+                return false;
+        }
+        for (uint32_t t = 0; t < n; t++) {
+                if (piece->code_run && l->shape.landmark_bits == 8)
+                        scan_int8(l, s->kernels, &s->query, piece->code_run, first + t, means,
+                                  stride, scores + t, s->n_slots);
+                else
+                        cairn_score_row(l, s->kernels, &s->query, piece, first + t, means, stride,
+                                        scores + t, s->n_slots);
+        }
+        return false;
+}
+
+void cairn_landmark_select_scan(struct cairn_landmark_selection *s, uint32_t first_piece,
+                                uint32_t n_pieces)
+{
+        assert(first_piece + n_pieces <= s->request->n_pieces);
+        for (uint32_t p = first_piece; p < first_piece + n_pieces; p++) {
+                const struct cairn_landmark_piece *piece = &s->request->pieces[p];
+                uint32_t run_tokens = cairn_piece_run_tokens(s->layout, piece);
+                for (uint32_t run = 0; run * run_tokens < piece->n_tokens; run++) {
+                        uint32_t first = run * run_tokens, record = s->run_base[p] + run;
+                        uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
+                        uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
+                        float *scores = s->scores + s->slot_base[p] + first;
+                        bool maxima = score_run(s, piece, run, n, record, scores);
+                        maxima = !blank(s, piece, first, n, scores) && maxima;
+                        for (uint32_t q = 0; q < s->n_queries; q++) {
+                                const float *row = scores + (size_t)q * s->n_slots;
+                                size_t at = (size_t)q * s->n_runs_padded + record;
+                                if (!maxima)
+                                        s->run_max[at] = s->kernels->largest(row, padded);
+                                float max = s->run_max[at] > -INFINITY ? s->run_max[at] : 0;
+                                s->run_sum[at] = s->kernels->exp_sum(row, padded, max);
+                        }
+                }
+        }
+}

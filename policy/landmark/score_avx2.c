@@ -1,0 +1,263 @@
+// AVX2 kernels: look-ups by byte shuffles, 32 tokens at a time.
+#include <immintrin.h>
+
+#include "policy/landmark/grid.h"
+#include "policy/landmark/kernels.h"
+#include "policy/landmark/numeric.h"
+
+#define LANES 8
+#include "policy/landmark/score_body.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+BODY vf body_halves(const uint16_t *at)
+{
+        return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
+}
+
+BODY uint32_t body_mask(const int32_t *keys, int32_t threshold)
+{
+        __m256i limit = _mm256_set1_epi32(threshold);
+        uint32_t below = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+                __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(keys + i * 8));
+                __m256i less = _mm256_cmpgt_epi32(limit, x);
+                below |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(less)) << (i * 8);
+        }
+        return ~below;
+}
+
+ALWAYS __m256i load32(const void *at)
+{
+        return _mm256_loadu_si256((const __m256i *)at);
+}
+
+// 16 bytes in both lanes.
+ALWAYS __m256i load16_twice(const void *at)
+{
+        return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)at));
+}
+
+ALWAYS __m256i look_up(const uint8_t *table, __m256i nibbles)
+{
+        return _mm256_shuffle_epi8(load16_twice(table), nibbles);
+}
+
+// Splits what low (sum of 16-bit lanes) and high (sum of their upper bytes) have counted into 32
+// ordered 16-bit sums.
+ALWAYS void store_sums(__m256i low, __m256i high, uint16_t *sums)
+{
+        __m256i even = _mm256_sub_epi16(low, _mm256_slli_epi16(high, 8));
+        __m256i a = _mm256_unpacklo_epi16(even, high), b = _mm256_unpackhi_epi16(even, high);
+        _mm256_storeu_si256((__m256i *)(void *)sums, _mm256_permute2x128_si256(a, b, 0x20));
+        _mm256_storeu_si256((__m256i *)(void *)(sums + 16), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+// One group of 32 tokens for a constant number of queries. Four look-ups add up in a byte (4 * 63 <
+// 256); bytes are then counted in 16 bits: `low` takes whole lanes, carries and all, `high` their
+// upper bytes.
+ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *tables,
+                       const uint32_t queries, uint16_t *sums, uint32_t stride)
+{
+        const __m256i nibble = _mm256_set1_epi8(15);
+        const size_t query_bytes = (size_t)columns * 2 * CAIRN_GRID_POINTS;
+        __m256i low[CAIRN_BATCH], high[CAIRN_BATCH];
+        for (uint32_t q = 0; q < queries; q++)
+                low[q] = high[q] = _mm256_setzero_si256();
+        uint32_t j = 0;
+        for (; j + 2 <= columns; j += 2) {
+                __m256i a = load32(codes + (size_t)j * 32), b = load32(codes + (size_t)j * 32 + 32);
+                __m256i a0 = _mm256_and_si256(a, nibble);
+                __m256i a1 = _mm256_and_si256(_mm256_srli_epi16(a, 4), nibble);
+                __m256i b0 = _mm256_and_si256(b, nibble);
+                __m256i b1 = _mm256_and_si256(_mm256_srli_epi16(b, 4), nibble);
+                for (uint32_t q = 0; q < queries; q++) {
+                        const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
+                        __m256i x = _mm256_add_epi8(look_up(table, a0), look_up(table + 16, a1));
+                        __m256i y =
+                            _mm256_add_epi8(look_up(table + 32, b0), look_up(table + 48, b1));
+                        x = _mm256_add_epi8(x, y);
+                        low[q] = _mm256_add_epi16(low[q], x);
+                        high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(x, 8));
+                }
+        }
+        for (; j < columns; j++) {
+                __m256i a = load32(codes + (size_t)j * 32);
+                __m256i a0 = _mm256_and_si256(a, nibble);
+                __m256i a1 = _mm256_and_si256(_mm256_srli_epi16(a, 4), nibble);
+                for (uint32_t q = 0; q < queries; q++) {
+                        const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
+                        __m256i x = _mm256_add_epi8(look_up(table, a0), look_up(table + 16, a1));
+                        low[q] = _mm256_add_epi16(low[q], x);
+                        high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(x, 8));
+                }
+        }
+        for (uint32_t q = 0; q < queries; q++)
+                store_sums(low[q], high[q], sums + (size_t)q * stride);
+}
+
+static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
+                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride)
+{
+        for (uint32_t g = 0; g < groups; g++) {
+                const uint8_t *at = codes + (size_t)g * columns * CAIRN_GROUP_TOKENS;
+                uint16_t *out = sums + (size_t)g * CAIRN_GROUP_TOKENS;
+                switch (queries) {
+                case 1: group_sums(at, columns, tables, 1, out, stride); break;
+                case 2: group_sums(at, columns, tables, 2, out, stride); break;
+                case 3: group_sums(at, columns, tables, 3, out, stride); break;
+                default: group_sums(at, columns, tables, 4, out, stride); break;
+                }
+        }
+}
+
+static void outlier_sums(const uint8_t *rows, uint32_t pairs, uint32_t groups,
+                         const int8_t *weights, uint32_t queries, int16_t *sums, uint32_t stride)
+{
+        __m256i wide[CAIRN_BATCH][CAIRN_LANDMARK_OUTLIERS_MAX / 2], offsets[CAIRN_BATCH];
+        for (uint32_t q = 0; q < queries; q++) {
+                int32_t offset = 0;
+                for (uint32_t p = 0; p < pairs; p++) {
+                        const int8_t *pair = weights + (q * pairs + p) * 2;
+                        int16_t both;
+                        memcpy(&both, pair, sizeof both);
+                        wide[q][p] = _mm256_set1_epi16(both);
+                        offset += pair[0] + pair[1];
+                }
+                offsets[q] = _mm256_set1_epi16((int16_t)(-128 * offset));
+        }
+        for (uint32_t g = 0; g < groups; g++) {
+                const uint8_t *at = rows + (size_t)g * pairs * 64;
+                for (uint32_t q = 0; q < queries; q++) {
+                        __m256i first = offsets[q], second = offsets[q];
+                        for (uint32_t p = 0; p < pairs; p++) {
+                                __m256i a = load32(at + p * 64), b = load32(at + p * 64 + 32);
+                                first =
+                                    _mm256_add_epi16(first, _mm256_maddubs_epi16(a, wide[q][p]));
+                                second =
+                                    _mm256_add_epi16(second, _mm256_maddubs_epi16(b, wide[q][p]));
+                        }
+                        int16_t *out = sums + (size_t)q * stride + g * CAIRN_GROUP_TOKENS;
+                        _mm256_storeu_si256((__m256i *)(void *)out, first);
+                        _mm256_storeu_si256((__m256i *)(void *)(out + 16), second);
+                }
+        }
+}
+
+ALWAYS int32_t total32(__m256i x)
+{
+        __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+        return _mm_cvtsi128_si32(sum);
+}
+
+ALWAYS void row_dots_of(const int8_t *row, uint32_t bytes, const int16_t *queries, const uint32_t n,
+                        int32_t *ret_dots)
+{
+        __m256i sums[CAIRN_BATCH];
+        for (uint32_t q = 0; q < n; q++)
+                sums[q] = _mm256_setzero_si256();
+        for (uint32_t j = 0; j < bytes; j += 16) {
+                __m256i x =
+                    _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(row + j)));
+                for (uint32_t q = 0; q < n; q++)
+                        sums[q] = _mm256_add_epi32(
+                            sums[q], _mm256_madd_epi16(x, load32(queries + (size_t)q * bytes + j)));
+        }
+        for (uint32_t q = 0; q < n; q++)
+                ret_dots[q] = total32(sums[q]);
+}
+
+static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, uint32_t n_queries,
+                     int32_t *ret_dots)
+{
+        uint32_t q = 0;
+        for (; q + 4 <= n_queries; q += 4)
+                row_dots_of(row, bytes, queries + (size_t)q * bytes, 4, ret_dots + q);
+        for (; q < n_queries; q++)
+                row_dots_of(row, bytes, queries + (size_t)q * bytes, 1, ret_dots + q);
+}
+
+// Adds 8 columns of 16-bit sums, still apart in two lanes, to eight floats.
+ALWAYS void add_columns(__m256i sums, float unit, float *out)
+{
+        __m128i columns =
+            _mm_add_epi16(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+        vf x = (vf)_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(columns));
+        body_store(out, body_load(out) + x * unit);
+}
+
+// One block of 16 sub-quantizers for a constant number of queries and coordinates.
+ALWAYS void value_block(const uint8_t *codes, const __m256i points[2],
+                        const __m256i weights[CAIRN_BATCH][8], const float *units,
+                        const uint32_t dims, const uint32_t queries, uint32_t subs, float *out,
+                        uint32_t out_stride)
+{
+        const __m256i nibble = _mm256_set1_epi8(15);
+        for (uint32_t half = 0; half < 2; half++) {
+                __m256i sums[CAIRN_BATCH][2];
+                for (uint32_t q = 0; q < queries; q++)
+                        sums[q][0] = sums[q][1] = _mm256_setzero_si256();
+                for (uint32_t quad = 0; quad < 8; quad++) {
+                        __m256i code = load32(codes + quad * 32);
+                        code = half ? _mm256_srli_epi16(code, 4) : code;
+                        code = _mm256_and_si256(code, nibble);
+                        for (uint32_t i = 0; i < dims; i++) {
+                                __m256i x = _mm256_shuffle_epi8(points[i], code);
+                                for (uint32_t q = 0; q < queries; q++)
+                                        sums[q][i] = _mm256_add_epi16(
+                                            sums[q][i], _mm256_maddubs_epi16(weights[q][quad], x));
+                        }
+                }
+                for (uint32_t q = 0; q < queries; q++)
+                        for (uint32_t i = 0; i < dims; i++)
+                                add_columns(sums[q][i], units[q],
+                                            out + (size_t)q * out_stride + i * subs + half * 8);
+        }
+}
+
+static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
+                       const float *units, uint32_t queries, float *out, uint32_t out_stride)
+{
+        const struct cairn_grid *grid = cairn_grid_of(bits);
+        const __m256i pairs = _mm256_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 2, 3,
+                                               2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3);
+        __m256i wide[CAIRN_BATCH][8], points[2];
+        int8_t table[2][CAIRN_GRID_POINTS];
+        uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
+        for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
+                for (uint32_t i = 0; i < grid->dims; i++)
+                        table[i][c] = grid->points[c * grid->dims + i];
+        for (uint32_t i = 0; i < 2; i++)
+                points[i] = load16_twice(table[i < grid->dims ? i : 0]);
+        for (uint32_t q = 0; q < queries; q++)
+                for (uint32_t quad = 0; quad < 8; quad++) {
+                        int32_t four;
+                        memcpy(&four, weights + q * CAIRN_GROUP_TOKENS + quad * 4, sizeof four);
+                        wide[q][quad] = _mm256_shuffle_epi8(_mm256_set1_epi32(four), pairs);
+                }
+        for (uint32_t b = 0; b < blocks; b++) {
+                const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
+                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
+                if (grid->dims == 2 && queries == 4)
+                        value_block(at, points, wide, units, 2, 4, subs, to, out_stride);
+                else if (grid->dims == 2)
+                        for (uint32_t q = 0; q < queries; q++)
+                                value_block(at, points, wide + q, units + q, 2, 1, subs,
+                                            to + (size_t)q * out_stride, out_stride);
+                else
+                        for (uint32_t q = 0; q < queries; q++)
+                                value_block(at, points, wide + q, units + q, 1, 1, subs,
+                                            to + (size_t)q * out_stride, out_stride);
+        }
+}
+
+const struct cairn_kernels cairn_kernels_avx2 = {
+    .isa = CAIRN_ISA_AVX2,
+    .table_sums = table_sums,
+    .outlier_sums = outlier_sums,
+    .row_dots = row_dots,
+    .value_sums = value_sums,
+    BODY_KERNELS,
+};

@@ -1,0 +1,274 @@
+// AVX-512 kernels: two columns of 32 tokens at a time; vpermb looks up in four tables at once.
+// The tests compile this file against an emulation of the intrinsics (CAIRN_EMULATED), on machines
+// without AVX-512.
+#ifndef CAIRN_EMULATED
+#include <immintrin.h>
+#endif
+
+#include "policy/landmark/grid.h"
+#include "policy/landmark/kernels.h"
+#include "policy/landmark/numeric.h"
+
+#define LANES 16
+#include "policy/landmark/score_body.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+BODY vf body_halves(const uint16_t *at)
+{
+        vf x;
+        __m256 low = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
+        __m256 high = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(at + 8)));
+        memcpy(&x, &low, sizeof low);
+        memcpy((char *)&x + sizeof low, &high, sizeof high);
+        return x;
+}
+
+BODY uint32_t body_mask(const int32_t *keys, int32_t threshold)
+{
+        __m512i limit = _mm512_set1_epi32(threshold);
+        __m512i a = _mm512_loadu_si512(keys), b = _mm512_loadu_si512(keys + 16);
+        uint32_t below_a = _mm512_cmpgt_epi32_mask(limit, a);
+        uint32_t below_b = _mm512_cmpgt_epi32_mask(limit, b);
+        return ~(below_a | below_b << 16);
+}
+
+// Sums of the upper 256 bits are added to the lower; low and high as in score_avx2.c.
+ALWAYS void store_sums(__m512i low512, __m512i high512, uint16_t *sums)
+{
+        __m256i low =
+            _mm256_add_epi16(_mm512_castsi512_si256(low512), _mm512_extracti64x4_epi64(low512, 1));
+        __m256i high = _mm256_add_epi16(_mm512_castsi512_si256(high512),
+                                        _mm512_extracti64x4_epi64(high512, 1));
+        __m256i even = _mm256_sub_epi16(low, _mm256_slli_epi16(high, 8));
+        __m256i a = _mm256_unpacklo_epi16(even, high), b = _mm256_unpackhi_epi16(even, high);
+        _mm256_storeu_si256((__m256i *)(void *)sums, _mm256_permute2x128_si256(a, b, 0x20));
+        _mm256_storeu_si256((__m256i *)(void *)(sums + 16), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+// The 32 bytes at `at` in the lower half, zeros above.
+ALWAYS __m512i lower_half(const uint8_t *at)
+{
+        return _mm512_inserti64x4(_mm512_setzero_si512(),
+                                  _mm256_loadu_si256((const __m256i *)(const void *)at), 0);
+}
+
+// Indices into the four tables of a pair of columns: the lower half's nibbles choose in tables 0
+// and 1, the upper half's in 2 and 3.
+ALWAYS void indices(__m512i codes, __m512i *ret_low, __m512i *ret_high)
+{
+        const __m512i nibble = _mm512_set1_epi8(15);
+        const __m512i first = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi8(32), 1);
+        *ret_low = _mm512_or_si512(_mm512_and_si512(codes, nibble), first);
+        *ret_high = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble),
+                                    _mm512_or_si512(first, _mm512_set1_epi8(16)));
+}
+
+ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *tables,
+                       const uint32_t queries, uint16_t *sums, uint32_t stride)
+{
+        const size_t query_bytes = (size_t)columns * 2 * CAIRN_GRID_POINTS;
+        __m512i low[CAIRN_BATCH], high[CAIRN_BATCH], a0, a1, b0, b1;
+        for (uint32_t q = 0; q < queries; q++)
+                low[q] = high[q] = _mm512_setzero_si512();
+        uint32_t j = 0;
+        for (; j + 4 <= columns; j += 4) {
+                indices(_mm512_loadu_si512(codes + (size_t)j * 32), &a0, &a1);
+                indices(_mm512_loadu_si512(codes + (size_t)j * 32 + 64), &b0, &b1);
+                for (uint32_t q = 0; q < queries; q++) {
+                        const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
+                        __m512i s = _mm512_loadu_si512(table), t = _mm512_loadu_si512(table + 64);
+                        __m512i x = _mm512_add_epi8(_mm512_permutexvar_epi8(a0, s),
+                                                    _mm512_permutexvar_epi8(a1, s));
+                        __m512i y = _mm512_add_epi8(_mm512_permutexvar_epi8(b0, t),
+                                                    _mm512_permutexvar_epi8(b1, t));
+                        x = _mm512_add_epi8(x, y);
+                        low[q] = _mm512_add_epi16(low[q], x);
+                        high[q] = _mm512_add_epi16(high[q], _mm512_srli_epi16(x, 8));
+                }
+        }
+        for (; j < columns;
+             j++) { // one column in the lower half; the upper half looks up zeros (s is zero there)
+                indices(lower_half(codes + (size_t)j * 32), &a0, &a1);
+                for (uint32_t q = 0; q < queries; q++) {
+                        __m512i s = lower_half(tables + q * query_bytes + (size_t)j * 32);
+                        __m512i x = _mm512_add_epi8(_mm512_permutexvar_epi8(a0, s),
+                                                    _mm512_permutexvar_epi8(a1, s));
+                        low[q] = _mm512_add_epi16(low[q], x);
+                        high[q] = _mm512_add_epi16(high[q], _mm512_srli_epi16(x, 8));
+                }
+        }
+        for (uint32_t q = 0; q < queries; q++)
+                store_sums(low[q], high[q], sums + (size_t)q * stride);
+}
+
+static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
+                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride)
+{
+        for (uint32_t g = 0; g < groups; g++) {
+                const uint8_t *at = codes + (size_t)g * columns * CAIRN_GROUP_TOKENS;
+                uint16_t *out = sums + (size_t)g * CAIRN_GROUP_TOKENS;
+                switch (queries) {
+                case 1: group_sums(at, columns, tables, 1, out, stride); break;
+                case 2: group_sums(at, columns, tables, 2, out, stride); break;
+                case 3: group_sums(at, columns, tables, 3, out, stride); break;
+                default: group_sums(at, columns, tables, 4, out, stride); break;
+                }
+        }
+}
+
+static void outlier_sums(const uint8_t *rows, uint32_t pairs, uint32_t groups,
+                         const int8_t *weights, uint32_t queries, int16_t *sums, uint32_t stride)
+{
+        for (uint32_t q = 0; q < queries; q++) {
+                int16_t wide[CAIRN_LANDMARK_OUTLIERS_MAX / 2];
+                int32_t offset = 0;
+                memcpy(wide, weights + (size_t)q * pairs * 2, pairs * sizeof(int16_t));
+                for (uint32_t c = 0; c < 2 * pairs; c++)
+                        offset += weights[q * pairs * 2 + c];
+                for (uint32_t g = 0; g < groups; g++) {
+                        const uint8_t *at = rows + (size_t)g * pairs * 64;
+                        __m512i sum = _mm512_set1_epi16((int16_t)(-128 * offset));
+                        for (uint32_t p = 0; p < pairs; p++)
+                                sum = _mm512_add_epi16(
+                                    sum, _mm512_maddubs_epi16(_mm512_loadu_si512(at + p * 64),
+                                                              _mm512_set1_epi16(wide[p])));
+                        _mm512_storeu_si512(sums + (size_t)q * stride + g * CAIRN_GROUP_TOKENS,
+                                            sum);
+                }
+        }
+}
+
+ALWAYS int32_t total32(__m256i x)
+{
+        __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+        return _mm_cvtsi128_si32(sum);
+}
+
+ALWAYS void row_dots_of(const int8_t *row, uint32_t bytes, const int16_t *queries, const uint32_t n,
+                        int32_t *ret_dots)
+{
+        __m512i sums[CAIRN_BATCH];
+        uint32_t j = 0;
+        for (uint32_t q = 0; q < n; q++)
+                sums[q] = _mm512_setzero_si512();
+        for (; j + 32 <= bytes; j += 32) {
+                __m512i x = _mm512_cvtepi8_epi16(
+                    _mm256_loadu_si256((const __m256i *)(const void *)(row + j)));
+                for (uint32_t q = 0; q < n; q++)
+                        sums[q] = _mm512_add_epi32(
+                            sums[q], _mm512_madd_epi16(x, _mm512_loadu_si512(
+                                                              queries + (size_t)q * bytes + j)));
+        }
+        for (uint32_t q = 0; q < n; q++) {
+                __m256i sum = _mm256_add_epi32(_mm512_castsi512_si256(sums[q]),
+                                               _mm512_extracti64x4_epi64(sums[q], 1));
+                if (j < bytes) { // 16 left
+                        const int16_t *query = queries + (size_t)q * bytes + j;
+                        __m256i x = _mm256_cvtepi8_epi16(
+                            _mm_loadu_si128((const __m128i *)(const void *)(row + j)));
+                        __m256i y = _mm256_loadu_si256((const __m256i *)(const void *)query);
+                        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
+                }
+                ret_dots[q] = total32(sum);
+        }
+}
+
+static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, uint32_t n_queries,
+                     int32_t *ret_dots)
+{
+        uint32_t q = 0;
+        for (; q + 4 <= n_queries; q += 4)
+                row_dots_of(row, bytes, queries + (size_t)q * bytes, 4, ret_dots + q);
+        for (; q < n_queries; q++)
+                row_dots_of(row, bytes, queries + (size_t)q * bytes, 1, ret_dots + q);
+}
+
+// Adds 8 columns of 16-bit sums, still apart in four lanes, to eight floats.
+ALWAYS void add_columns(__m512i sums, float unit, float *out)
+{
+        __m256i lanes =
+            _mm256_add_epi16(_mm512_castsi512_si256(sums), _mm512_extracti64x4_epi64(sums, 1));
+        __m128i columns =
+            _mm_add_epi16(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+        __m256 x = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(columns));
+        x = _mm256_mul_ps(x, _mm256_set1_ps(unit));
+        _mm256_storeu_ps(out, _mm256_add_ps(_mm256_loadu_ps(out), x));
+}
+
+ALWAYS void value_block(const uint8_t *codes, const __m512i points[2],
+                        const __m512i weights[CAIRN_BATCH][4], const float *units,
+                        const uint32_t dims, const uint32_t queries, uint32_t subs, float *out,
+                        uint32_t out_stride)
+{
+        const __m512i nibble = _mm512_set1_epi8(15);
+        for (uint32_t half = 0; half < 2; half++) {
+                __m512i sums[CAIRN_BATCH][2];
+                for (uint32_t q = 0; q < queries; q++)
+                        sums[q][0] = sums[q][1] = _mm512_setzero_si512();
+                for (uint32_t i = 0; i < 4; i++) {
+                        __m512i code = _mm512_loadu_si512(codes + i * 64);
+                        code = half ? _mm512_srli_epi16(code, 4) : code;
+                        code = _mm512_and_si512(code, nibble);
+                        for (uint32_t d = 0; d < dims; d++) {
+                                __m512i x = _mm512_shuffle_epi8(points[d], code);
+                                for (uint32_t q = 0; q < queries; q++)
+                                        sums[q][d] = _mm512_add_epi16(
+                                            sums[q][d], _mm512_maddubs_epi16(weights[q][i], x));
+                        }
+                }
+                for (uint32_t q = 0; q < queries; q++)
+                        for (uint32_t d = 0; d < dims; d++)
+                                add_columns(sums[q][d], units[q],
+                                            out + (size_t)q * out_stride + d * subs + half * 8);
+        }
+}
+
+static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
+                       const float *units, uint32_t queries, float *out, uint32_t out_stride)
+{
+        const struct cairn_grid *grid = cairn_grid_of(bits);
+        __m512i wide[CAIRN_BATCH][4], points[2];
+        uint8_t table[2][64], pairs[64];
+        uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
+        for (uint32_t i = 0; i < 64; i++) {
+                pairs[i] = (uint8_t)(i / 16 * 2 + i % 2);
+                for (uint32_t d = 0; d < 2; d++)
+                        table[d][i] =
+                            (uint8_t)grid->points[i % 16 * grid->dims + (d < grid->dims ? d : 0)];
+        }
+        for (uint32_t d = 0; d < 2; d++)
+                points[d] = _mm512_loadu_si512(table[d]);
+        for (uint32_t q = 0; q < queries; q++)
+                for (uint32_t i = 0; i < 4; i++) {
+                        int64_t eight;
+                        memcpy(&eight, weights + q * CAIRN_GROUP_TOKENS + i * 8, sizeof eight);
+                        wide[q][i] = _mm512_shuffle_epi8(_mm512_set1_epi64(eight),
+                                                         _mm512_loadu_si512(pairs));
+                }
+        for (uint32_t b = 0; b < blocks; b++) {
+                const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
+                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
+                if (grid->dims == 2 && queries == 4)
+                        value_block(at, points, wide, units, 2, 4, subs, to, out_stride);
+                else if (grid->dims == 2)
+                        for (uint32_t q = 0; q < queries; q++)
+                                value_block(at, points, wide + q, units + q, 2, 1, subs,
+                                            to + (size_t)q * out_stride, out_stride);
+                else
+                        for (uint32_t q = 0; q < queries; q++)
+                                value_block(at, points, wide + q, units + q, 1, 1, subs,
+                                            to + (size_t)q * out_stride, out_stride);
+        }
+}
+
+const struct cairn_kernels cairn_kernels_avx512 = {
+    .isa = CAIRN_ISA_AVX512,
+    .table_sums = table_sums,
+    .outlier_sums = outlier_sums,
+    .row_dots = row_dots,
+    .value_sums = value_sums,
+    BODY_KERNELS,
+};

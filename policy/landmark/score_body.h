@@ -1,0 +1,364 @@
+// The float kernels of every vector instruction set, by the compiler's vector types: the same
+// operations in the same order as score_scalar.c, LANES at a time. The including file first defines
+// LANES (4, 8 or 16), and afterwards, for its ISA, body_halves (LANES fp16 to floats) and body_mask
+// (bit i: keys[i] >= threshold, of 32 keys). May be included by: score_avx2.c, score_avx512.c,
+// score_neon.c. May use: no intrinsics.
+#ifndef LANES
+#error "define LANES before including score_body.h"
+#endif
+
+#define BODY static inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef int16_t vs __attribute__((vector_size(LANES * 2)));
+typedef uint16_t vus __attribute__((vector_size(LANES * 2)));
+typedef int8_t vb __attribute__((vector_size(LANES)));
+
+BODY vf body_halves(const uint16_t *at);
+BODY uint32_t body_mask(const int32_t *keys, int32_t threshold);
+
+enum {
+        PARTS = CAIRN_LANES / LANES
+}; // vectors that hold the 16 lanes of a sum
+
+BODY vf body_load(const float *at)
+{
+        vf x;
+        memcpy(&x, at, sizeof x);
+        return x;
+}
+
+BODY void body_store(float *at, vf x)
+{
+        memcpy(at, &x, sizeof x);
+}
+
+BODY vf body_all(float x)
+{
+        return x - (vf){0};
+}
+
+BODY vf body_select(vi mask, vf a, vf b)
+{
+        return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+}
+
+// a > b ? a : b
+BODY vf body_max(vf a, vf b)
+{
+        return body_select(a > b, a, b);
+}
+
+// a < b ? a : b
+BODY vf body_min(vf a, vf b)
+{
+        return body_select(a < b, a, b);
+}
+
+BODY vf body_from_int16(const int16_t *at)
+{
+        vs x;
+        memcpy(&x, at, sizeof x);
+        return __builtin_convertvector(__builtin_convertvector(x, vi), vf);
+}
+
+BODY vf body_from_uint16(const uint16_t *at)
+{
+        vus x;
+        memcpy(&x, at, sizeof x);
+        return __builtin_convertvector(__builtin_convertvector(x, vi), vf);
+}
+
+BODY vi body_from_int8(const int8_t *at)
+{
+        vb x;
+        memcpy(&x, at, sizeof x);
+        return __builtin_convertvector(x, vi);
+}
+
+BODY vi body_round(vf x)
+{
+        return (vi)(x + 12582912.0f) - 0x4b400000;
+}
+
+// cairn_exp_negative
+BODY vf body_exp(vf x)
+{
+        vf c = body_max(x, body_all(CAIRN_EXP_LOWEST));
+        vf shifted = c * CAIRN_EXP_LOG2E + CAIRN_EXP_ROUND;
+        vf n = shifted - CAIRN_EXP_ROUND;
+        vf r = c - n * CAIRN_EXP_LN2_HI;
+        r = r - n * CAIRN_EXP_LN2_LO;
+        vf p = CAIRN_EXP_C6 * r + CAIRN_EXP_C5;
+        p = p * r + CAIRN_EXP_C4;
+        p = p * r + CAIRN_EXP_C3;
+        p = p * r + CAIRN_EXP_C2;
+        p = p * r + 1.0f;
+        p = p * r + 1.0f;
+        vi power = ((vi)shifted << 23) + 0x3f800000;
+        vf y = p * (vf)power;
+        return (vf)((vi)y & (x > body_all(CAIRN_EXP_LOWEST)));
+}
+
+static float body_total(const vf parts[PARTS])
+{
+        float lanes[CAIRN_LANES];
+        for (uint32_t i = 0; i < PARTS; i++)
+                body_store(lanes + i * LANES, parts[i]);
+        for (uint32_t half = CAIRN_LANES / 2; half > 0; half /= 2)
+                for (uint32_t i = 0; i < half; i++)
+                        lanes[i] = lanes[i] + lanes[i + half];
+        return lanes[0];
+}
+
+static float body_highest(vf x)
+{
+        float lanes[LANES], max;
+        body_store(lanes, x);
+        max = lanes[0];
+        for (uint32_t i = 1; i < LANES; i++)
+                max = lanes[i] > max ? lanes[i] : max;
+        return max;
+}
+
+static float body_finish(const uint16_t *sums, const int16_t *outliers, const uint16_t *scales,
+                         uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores)
+{
+        vf max = body_all(-INFINITY), low = max, high = body_all(FLT_MAX);
+        for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i += LANES) {
+                vf score = body_from_uint16(sums + i) * terms->unit + terms->base;
+                score = score * body_halves(scales + i);
+                if (outliers)
+                        score = score + body_from_int16(outliers + i) * terms->outlier_unit;
+                score = score + terms->mean;
+                score = body_min(body_max(score, low), high);
+                body_store(ret_scores + i, score);
+                max = body_max(score, max);
+        }
+        return body_highest(max);
+}
+
+static float body_largest(const float *scores, uint32_t n)
+{
+        vf max = body_all(-INFINITY);
+        for (uint32_t i = 0; i < n; i += LANES)
+                max = body_max(body_load(scores + i), max);
+        return body_highest(max);
+}
+
+static float body_exp_sum(const float *scores, uint32_t n, float max)
+{
+        vf parts[PARTS] = {{0}};
+        for (uint32_t i = 0; i < n; i += CAIRN_LANES)
+                for (uint32_t p = 0; p < PARTS; p++)
+                        parts[p] = parts[p] + body_exp(body_load(scores + i + p * LANES) - max);
+        return body_total(parts);
+}
+
+static void body_exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
+{
+        for (uint32_t i = 0; i < n; i += LANES)
+                body_store(ret_weights + i, body_exp(body_load(scores + i) - max));
+}
+
+BODY void body_store_keys(vf x, int32_t *ret_keys)
+{
+        vi bits = (vi)(x + 0.0f);
+        bits = bits ^ ((bits >> 31) & 0x7fffffff);
+        memcpy(ret_keys, &bits, sizeof bits);
+}
+
+static void body_rank_max(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
+                          uint32_t n, int32_t *ret_keys)
+{
+        for (uint32_t i = 0; i < n; i += LANES) {
+                vf best = body_all(-INFINITY);
+                for (uint32_t q = 0; q < queries; q++)
+                        best = body_max(body_load(scores + q * stride + i) - lse[q], best);
+                body_store_keys(best, ret_keys + i);
+        }
+}
+
+static void body_rank_sum(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
+                          uint32_t n, int32_t *ret_keys)
+{
+        for (uint32_t i = 0; i < n; i += LANES) {
+                vf sum = {0};
+                for (uint32_t q = 0; q < queries; q++)
+                        sum = sum + body_exp(body_load(scores + q * stride + i) - lse[q]);
+                body_store_keys(sum, ret_keys + i);
+        }
+}
+
+static uint32_t body_collect(const int32_t *keys, uint32_t n, int32_t threshold, uint32_t first,
+                             uint32_t *ret_slots)
+{
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < n; i += 32)
+                for (uint32_t mask = body_mask(keys + i, threshold); mask; mask &= mask - 1)
+                        ret_slots[count++] = first + i + (uint32_t)__builtin_ctz(mask);
+        return count;
+}
+
+static void body_centre(const int8_t *bytes, float scale, uint32_t n, float *out)
+{
+        for (uint32_t j = 0; j < n; j += LANES) {
+                vi i = body_from_int8(bytes + j);
+                vi size = (i ^ (i >> 31)) - (i >> 31);
+                body_store(out + j, __builtin_convertvector(i * size, vf) * scale);
+        }
+}
+
+static float body_to_int8(const float *row, uint32_t n, int8_t *ret_bytes)
+{
+        vf largest = {0};
+        for (uint32_t j = 0; j < n; j += LANES)
+                largest = body_max((vf)((vi)body_load(row + j) & 0x7fffffff), largest);
+        float max = body_highest(largest), inverse = cairn_int8_inverse(max);
+        for (uint32_t j = 0; j < n; j += LANES) {
+                vb bytes = __builtin_convertvector(body_round(body_load(row + j) * inverse), vb);
+                memcpy(ret_bytes + j, &bytes, sizeof bytes);
+        }
+        return inverse > 0 ? max * (1.0f / 127.0f) : 0;
+}
+
+static void body_from_int8_row(const int8_t *bytes, float scale, const float *centre, uint32_t n,
+                               float *out)
+{
+        for (uint32_t j = 0; j < n; j += LANES) {
+                vf x = __builtin_convertvector(body_from_int8(bytes + j), vf) * scale;
+                body_store(out + j, centre ? x + body_load(centre + j) : x);
+        }
+}
+
+static void body_add_squares(const float *row, uint32_t n, float *out)
+{
+        for (uint32_t j = 0; j < n; j += LANES) {
+                vf x = body_load(row + j);
+                body_store(out + j, body_load(out + j) + x * x);
+        }
+}
+
+static float body_dot(const float *a, const float *b, uint32_t n)
+{
+        vf parts[PARTS] = {{0}};
+        for (uint32_t j = 0; j < n; j += CAIRN_LANES)
+                for (uint32_t p = 0; p < PARTS; p++)
+                        parts[p] =
+                            parts[p] + body_load(a + j + p * LANES) * body_load(b + j + p * LANES);
+        return body_total(parts);
+}
+
+static void body_axpy(const float *row, float weight, uint32_t n, float *out)
+{
+        for (uint32_t j = 0; j < n; j += LANES)
+                body_store(out + j, body_load(out + j) + body_load(row + j) * weight);
+}
+
+static void body_hadamard(float *x, uint32_t n)
+{
+        uint32_t step = n < LANES ? n : LANES;
+        for (uint32_t h = 1; h < step; h *= 2) {
+                for (uint32_t i = 0; i < n; i += 2 * h) {
+                        for (uint32_t j = i; j < i + h; j++) {
+                                float a = x[j], b = x[j + h];
+                                x[j] = a + b;
+                                x[j + h] = a - b;
+                        }
+                }
+        }
+        for (uint32_t h = step; h < n; h *= 2) {
+                for (uint32_t i = 0; i < n; i += 2 * h) {
+                        for (uint32_t j = i; j < i + h; j += LANES) {
+                                vf a = body_load(x + j), b = body_load(x + j + h);
+                                body_store(x + j, a + b);
+                                body_store(x + j + h, a - b);
+                        }
+                }
+        }
+        float unit = (float)(1.0 / sqrt(n));
+        for (uint32_t i = 0; i < n; i++)
+                x[i] = x[i] * unit;
+}
+
+// Codes of LANES sub-quantizers at y, whose coordinates lie `subs` apart.
+BODY vi body_nearest_block(const float *y, uint32_t subs, float inverse, uint32_t dims,
+                           float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX],
+                           const float halves[CAIRN_GRID_POINTS])
+{
+        vf scaled[CAIRN_GRID_DIMS_MAX], best = body_all(INFINITY);
+        vi code = {0};
+        for (uint32_t i = 0; i < dims; i++)
+                scaled[i] = body_load(y + i * subs) * inverse;
+        for (int32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
+                vf distance = body_all(halves[c]);
+                for (uint32_t i = 0; i < dims; i++)
+                        distance = distance - scaled[i] * points[c][i];
+                vi nearer = distance < best;
+                code = (nearer & c) | (code & ~nearer);
+                best = body_min(distance, best);
+        }
+        return code;
+}
+
+static void body_nearest(const float *y, uint32_t subs, float inverse, uint32_t bits,
+                         uint8_t *ret_codes, float *ret_points)
+{
+        const struct cairn_grid *grid = cairn_grid_of(bits);
+        float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX], halves[CAIRN_GRID_POINTS];
+        float last[CAIRN_GRID_DIMS_MAX * LANES] = {0};
+        cairn_grid_expand(grid, points, halves);
+        for (uint32_t s = 0; s < subs; s += LANES) {
+                uint32_t n = subs - s < LANES ? subs - s : LANES, apart = subs;
+                const float *from = y + s;
+                int32_t codes[LANES];
+                if (n < LANES) { // the tail: a padded copy
+                        for (uint32_t i = 0; i < grid->dims; i++)
+                                memcpy(last + i * LANES, from + i * subs, n * sizeof(float));
+                        from = last;
+                        apart = LANES;
+                }
+                vi code;
+                if (grid->dims == 2)
+                        code = body_nearest_block(from, apart, inverse, 2, points, halves);
+                else if (grid->dims == 1)
+                        code = body_nearest_block(from, apart, inverse, 1, points, halves);
+                else
+                        code = body_nearest_block(from, apart, inverse, 4, points, halves);
+                memcpy(codes, &code, sizeof codes);
+                for (uint32_t j = 0; j < n; j++) {
+                        ret_codes[s + j] = (uint8_t)codes[j];
+                        for (uint32_t i = 0; i < grid->dims; i++)
+                                ret_points[s + j + i * subs] = points[codes[j]][i];
+                }
+        }
+}
+
+static void body_byte_weights(const float *weights, const uint16_t *scales, uint8_t *ret_bytes,
+                              float *ret_unit)
+{
+        enum {
+                VECTORS = CAIRN_GROUP_TOKENS / LANES
+        };
+        vf products[VECTORS], parts[PARTS] = {{0}}, max = {0};
+        for (uint32_t i = 0; i < VECTORS; i++) {
+                products[i] = body_load(weights + i * LANES) * body_halves(scales + i * LANES);
+                parts[i % PARTS] = parts[i % PARTS] + products[i];
+                max = body_max(products[i], max);
+        }
+        float inverse = cairn_byte_weights_inverse(body_total(parts), body_highest(max));
+        for (uint32_t i = 0; i < VECTORS; i++) {
+                vb bytes = __builtin_convertvector(body_round(products[i] * inverse), vb);
+                memcpy(ret_bytes + i * LANES, &bytes, sizeof bytes);
+        }
+        *ret_unit = inverse > 0 ? 1.0f / inverse : 0;
+}
+
+#define BODY_KERNELS                                                                           \
+        .finish = body_finish, .largest = body_largest, .exp_sum = body_exp_sum,               \
+        .exp_weights = body_exp_weights, .rank_max = body_rank_max, .rank_sum = body_rank_sum, \
+        .collect = body_collect, .centre = body_centre, .to_int8 = body_to_int8,               \
+        .from_int8 = body_from_int8_row, .add_squares = body_add_squares, .dot = body_dot,     \
+        .axpy = body_axpy, .hadamard = body_hadamard, .nearest = body_nearest,                 \
+        .byte_weights = body_byte_weights

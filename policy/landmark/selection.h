@@ -1,0 +1,132 @@
+// A selection under way: what its passes hand to one another. Lies whole in the caller's scratch.
+// Used by policy/landmark alone. Threads: see landmark.h.
+//
+// Tokens are numbered by *slots*: each piece begins at a multiple of 32, so kernels work on whole
+// groups; the slots behind a piece's last token are never chosen. Runs are numbered through all
+// pieces.
+#ifndef CAIRN_LANDMARK_SELECTION_H
+#define CAIRN_LANDMARK_SELECTION_H
+
+#include "policy/landmark/internal.h"
+
+// The query rows of one step, prepared.
+struct cairn_query {
+        uint32_t n;
+        uint32_t padded;    // k_dim to a multiple of 16
+        uint32_t subs;      // sub-quantizers of a key: tables a query
+        float *rows;        // [n][padded], times the scale
+        int16_t *whole;     // [n][padded], in units of whole_units
+        float *whole_units; // [n]; NaN for a query row that is not finite
+        uint8_t *tables;    // [n][subs][16]
+        float *table_units; // [n]
+        float *table_bases; // [n]; NaN likewise
+};
+
+struct cairn_landmark_selection {
+        const struct cairn_landmark_request *request;
+        const struct cairn_landmark_layout *layout;
+        const struct cairn_kernels *kernels;
+        struct cairn_query query;
+        uint32_t n_queries;
+        uint32_t n_slots;
+        uint32_t n_runs;
+        uint32_t n_runs_padded; // to a multiple of 32
+        uint32_t n_eligible;
+        uint32_t k;              // rows to choose at most
+        uint32_t candidates_max; // rows to re-rank at most
+        uint32_t *slot_base;     // [n_pieces + 1]
+        uint32_t *run_base;      // [n_pieces + 1]
+        float *scores;           // [n_queries][n_slots]; candidates and the ineligible become -inf
+        int32_t *keys;           // [n_slots]
+        float *run_max;          // [n_queries][n_runs_padded]
+        float *run_sum;          // same: sum of exp(score - run_max)
+        float *run_mean;         // same: query . centre
+        float *run_work;         // [n_runs_padded]
+        float *lse;              // [n_queries], 0 where it is -inf: ranks are relative to it
+        float *lse_others;       // [n_queries], of what is no candidate
+        uint32_t *slots;         // [n_slots + 16]
+        int32_t *slot_keys;      // [n_slots + 16]
+        uint32_t n_candidates;
+        uint32_t stride;            // candidates_max to a multiple of 32
+        uint32_t *candidates;       // slots, ascending
+        uint32_t *candidate_pieces; // of which piece
+        float *candidate_scores;    // [n_queries][stride], re-ranked
+        int32_t *candidate_keys;    // [stride]
+        float *candidate_work;      // [stride]
+        uint8_t *chosen;            // [stride]
+};
+
+// query.c
+void cairn_query_carve(struct cairn_scratch *scratch, const struct cairn_landmark_layout *layout,
+                       uint32_t n_queries, struct cairn_query *ret_query);
+void cairn_query_prepare(const struct cairn_kernels *kernels,
+                         const struct cairn_landmark_layout *layout, const float *queries,
+                         float scale, struct cairn_rotation *rotation, struct cairn_query *query);
+
+// scan.c
+// Scores of one token by its best row (codec or raw): what re-ranking uses. mean: query . centre of
+// its run, [n] at a stride of one run record.
+void cairn_score_row(const struct cairn_landmark_layout *layout,
+                     const struct cairn_kernels *kernels, const struct cairn_query *query,
+                     const struct cairn_landmark_piece *piece, uint32_t token, const float *means,
+                     uint32_t mean_stride, float *ret_scores, uint32_t score_stride);
+// Scores of the tokens of one run by their codes, as the scan does; the benchmark of the bare scan
+// uses it too. Fills ret_max[q] and ret_mean[q] at a stride of max_stride.
+void cairn_scan_codes(const struct cairn_landmark_layout *layout,
+                      const struct cairn_kernels *kernels, const struct cairn_query *query,
+                      const uint8_t *code_run, uint32_t run, uint32_t n_tokens, float *ret_scores,
+                      uint64_t score_stride, float *ret_max, float *ret_mean, uint32_t max_stride);
+
+// Whether a piece's rows of this codec are its raw rows.
+static inline bool cairn_piece_is_raw(const struct cairn_landmark_piece *piece, uint32_t codec)
+{
+        return !piece->code_run || codec == CAIRN_ROW_RAW || codec == CAIRN_ROW_NONE;
+}
+
+// A row's K as floats with its centre added, padded with zeros to a multiple of 16; false when it
+// is not finite. The reader keeps the centre of the run last seen.
+struct cairn_row_reader {
+        const struct cairn_landmark_layout *layout;
+        const struct cairn_kernels *kernels;
+        const void *code_run;
+        uint32_t run;
+        float centre[CAIRN_DIM_PADDED_MAX];
+};
+bool cairn_row_read_k(struct cairn_row_reader *reader, const struct cairn_landmark_piece *piece,
+                      uint32_t token, float *ret_row);
+bool cairn_row_read_v(const struct cairn_landmark_layout *layout,
+                      const struct cairn_kernels *kernels, const struct cairn_landmark_piece *piece,
+                      uint32_t token, float *ret_row);
+
+// Where a position lies. Seeking ascending positions is quick. False when no piece holds it.
+struct cairn_cursor {
+        const struct cairn_landmark_piece *pieces;
+        uint32_t n_pieces;
+        uint32_t piece;
+        uint32_t token; // within the piece
+};
+bool cairn_cursor_seek(struct cairn_cursor *cursor, uint32_t position);
+
+// The first stretch of [first, end) that lies in an excluded range; false when there is none.
+bool cairn_excluded_next(const struct cairn_landmark_request *request, uint32_t first, uint32_t end,
+                         uint32_t *ret_first, uint32_t *ret_end);
+
+// topk.c
+// The slots of the `k` largest of n keys above CAIRN_KEY_NEVER, ascending; of equal keys the lower
+// slots. There must be at least k such keys. slots and work have room for n + 16; n is a multiple
+// of 32. Time is linear.
+void cairn_topk(const struct cairn_kernels *kernels, const int32_t *keys, uint32_t n, uint32_t k,
+                uint32_t *slots, int32_t *work, uint32_t *ret_slots);
+// The k-th largest (1 <= k <= n) of n keys, which are reordered. Linear time.
+int32_t cairn_kth_largest(int32_t *keys, uint32_t n, uint32_t k);
+
+// mass.c
+// Log-sum-exp from run maxima and sums; n a multiple of 32; work has room for n.
+float cairn_lse_of_runs(const struct cairn_kernels *kernels, const float *run_max,
+                        const float *run_sum, uint32_t n, float *work);
+// Of scores; n a multiple of 32 (padding: -inf).
+float cairn_lse_of_scores(const struct cairn_kernels *kernels, const float *scores, uint32_t n);
+// log(exp(a) + exp(b)).
+float cairn_lse_add(float a, float b);
+
+#endif

@@ -1,0 +1,315 @@
+// Checks a kernel table against the scalar one: integers and floats bit for bit, all tails, a guard
+// page behind each buffer. Shared by the tests of native and emulated kernels.
+#ifndef CAIRN_KERNEL_CHECKS_H
+#define CAIRN_KERNEL_CHECKS_H
+
+#include <criterion/criterion.h>
+
+#include "tests/unit/landmark_fixture.h"
+
+static inline void same_floats(const float *a, const float *b, size_t n, const char *what)
+{
+        for (size_t i = 0; i < n; i++)
+                cr_assert(cairn_bits_of(a[i]) == cairn_bits_of(b[i]) ||
+                              (a[i] != a[i] && b[i] != b[i]),
+                          "%s: float %zu: %.9g against %.9g", what, i, a[i], b[i]);
+}
+
+static inline void fill_bytes(struct rng *rng, void *at, size_t bytes)
+{
+        for (size_t i = 0; i < bytes; i++)
+                ((uint8_t *)at)[i] = (uint8_t)rng_next(rng);
+}
+
+// Mostly plain numbers, now and then a special one.
+static inline float odd_float(struct rng *rng, bool specials)
+{
+        static const float special[] = {0, -0.0f, INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f};
+        if (specials && rng_below(rng, 16) == 0)
+                return special[rng_below(rng, 8)];
+        return rng_gauss(rng) * (float)pow(10, (double)rng_below(rng, 6) - 2);
+}
+
+static inline float *odd_floats(struct rng *rng, size_t n, bool specials)
+{
+        float *x = guarded(n * sizeof(float));
+        for (size_t i = 0; i < n; i++)
+                x[i] = odd_float(rng, specials);
+        return x;
+}
+
+static inline void check_table_sums(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t columns = 1; columns <= 144; columns += columns < 12 ? 1 : 33) {
+                for (uint32_t queries = 1; queries <= 4; queries++) {
+                        uint32_t groups = 1 + rng_below(rng, 3), n = groups * 32;
+                        size_t code_bytes = (size_t)columns * n,
+                               table_bytes = queries * columns * 32;
+                        uint8_t *codes = guarded(code_bytes), *tables = guarded(table_bytes);
+                        uint16_t *a = guarded(queries * n * 2), *b = guarded(queries * n * 2);
+                        fill_bytes(rng, codes, code_bytes);
+                        fill_bytes(rng, tables, table_bytes);
+                        for (size_t i = 0; i < table_bytes; i++)
+                                tables[i] = columns == 9 ? CAIRN_TABLE_MAX : tables[i] & 63;
+                        k->table_sums(codes, columns, groups, tables, queries, a, n);
+                        cairn_kernels_scalar.table_sums(codes, columns, groups, tables, queries, b,
+                                                        n);
+                        cr_assert_eq(memcmp(a, b, queries * n * 2), 0, "columns %u queries %u",
+                                     columns, queries);
+                        guarded_free(codes, code_bytes);
+                        guarded_free(tables, table_bytes);
+                        guarded_free(a, queries * n * 2);
+                        guarded_free(b, queries * n * 2);
+                }
+        }
+}
+
+static inline void check_outlier_sums(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t pairs = 1; pairs <= 8; pairs++) {
+                for (uint32_t queries = 1; queries <= 4; queries++) {
+                        uint32_t groups = 1 + rng_below(rng, 4), n = groups * 32;
+                        size_t row_bytes = (size_t)pairs * 2 * n;
+                        uint8_t *rows = guarded(row_bytes);
+                        int8_t *weights = guarded(queries * pairs * 2);
+                        int16_t *a = guarded(queries * n * 2), *b = guarded(queries * n * 2);
+                        fill_bytes(rng, rows, row_bytes);
+                        for (uint32_t q = 0; q < queries; q++) {
+                                int room = 127;
+                                for (uint32_t c = 0; c < pairs * 2; c++) {
+                                        int size = (int)rng_below(rng, (uint32_t)room + 1);
+                                        room -= size;
+                                        weights[q * pairs * 2 + c] =
+                                            (int8_t)(rng_below(rng, 2) ? size : -size);
+                                }
+                        }
+                        k->outlier_sums(rows, pairs, groups, weights, queries, a, n);
+                        cairn_kernels_scalar.outlier_sums(rows, pairs, groups, weights, queries, b,
+                                                          n);
+                        cr_assert_eq(memcmp(a, b, queries * n * 2), 0);
+                        guarded_free(rows, row_bytes);
+                        guarded_free(weights, queries * pairs * 2);
+                        guarded_free(a, queries * n * 2);
+                        guarded_free(b, queries * n * 2);
+                }
+        }
+}
+
+static inline void check_finish(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (int round = 0; round < 40; round++) {
+                uint32_t groups = 1 + rng_below(rng, 4), n = groups * 32;
+                uint16_t *sums = guarded(n * 2), *scales = guarded(n * 2);
+                int16_t *outliers = guarded(n * 2);
+                float *a = guarded(n * 4), *b = guarded(n * 4);
+                fill_bytes(rng, sums, n * 2);
+                fill_bytes(rng, scales, n * 2); // all halves: NaN, infinities and subnormals too
+                fill_bytes(rng, outliers, n * 2);
+                struct cairn_score_terms terms = {odd_float(rng, true), odd_float(rng, true),
+                                                  odd_float(rng, false), odd_float(rng, true)};
+                const int16_t *extra = round % 2 ? outliers : NULL;
+                float x = k->finish(sums, extra, scales, groups, &terms, a);
+                float y = cairn_kernels_scalar.finish(sums, extra, scales, groups, &terms, b);
+                same_floats(a, b, n, "finish");
+                same_floats(&x, &y, 1, "finish's largest");
+                guarded_free(sums, n * 2);
+                guarded_free(scales, n * 2);
+                guarded_free(outliers, n * 2);
+                guarded_free(a, n * 4);
+                guarded_free(b, n * 4);
+        }
+}
+
+static inline void check_exponentials(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (int round = 0; round < 40; round++) {
+                uint32_t n = 32 * (1 + rng_below(rng, 5));
+                float *scores = guarded(n * 4), *a = guarded(n * 4), *b = guarded(n * 4);
+                for (uint32_t i = 0; i < n; i++)
+                        scores[i] = rng_below(rng, 9) ? rng_gauss(rng) * 30 : -INFINITY;
+                float max = k->largest(scores, n), other = cairn_kernels_scalar.largest(scores, n);
+                same_floats(&max, &other, 1, "largest");
+                if (round % 5 == 0)
+                        max = 1000;
+                float x = k->exp_sum(scores, n, max);
+                float y = cairn_kernels_scalar.exp_sum(scores, n, max);
+                same_floats(&x, &y, 1, "exp_sum");
+                k->exp_weights(scores, n, max, a);
+                cairn_kernels_scalar.exp_weights(scores, n, max, b);
+                same_floats(a, b, n, "exp_weights");
+                for (uint32_t i = 0; i < n; i++) {
+                        double exact = exp((double)(scores[i] - max));
+                        cr_assert_float_eq(b[i], exact, 4e-7 * exact + 2e-38);
+                }
+                guarded_free(scores, n * 4);
+                guarded_free(a, n * 4);
+                guarded_free(b, n * 4);
+        }
+}
+
+static inline void check_ranks(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (int round = 0; round < 40; round++) {
+                uint32_t n = 32 * (1 + rng_below(rng, 5)), queries = 1 + rng_below(rng, 9);
+                float *scores = guarded((size_t)queries * n * 4), lse[9];
+                int32_t *a = guarded(n * 4), *b = guarded(n * 4);
+                uint32_t *x = guarded((n + 16) * 4), *y = guarded((n + 16) * 4);
+                for (uint32_t i = 0; i < n * queries; i++)
+                        scores[i] = rng_below(rng, 9) ? (float)rng_below(rng, 8) - 9 : -INFINITY;
+                for (uint32_t q = 0; q < queries; q++)
+                        lse[q] = rng_gauss(rng);
+                k->rank_sum(scores, n, queries, lse, n, a);
+                cairn_kernels_scalar.rank_sum(scores, n, queries, lse, n, b);
+                cr_assert_eq(memcmp(a, b, n * 4), 0);
+                k->rank_max(scores, n, queries, lse, n, a);
+                cairn_kernels_scalar.rank_max(scores, n, queries, lse, n, b);
+                cr_assert_eq(memcmp(a, b, n * 4), 0);
+                int32_t threshold = round % 4 ? a[rng_below(rng, n)] : CAIRN_KEY_NEVER + 1;
+                uint32_t many = k->collect(a, n, threshold, 7, x);
+                cr_assert_eq(many, cairn_kernels_scalar.collect(b, n, threshold, 7, y));
+                cr_assert_eq(memcmp(x, y, many * 4), 0);
+                guarded_free(scores, (size_t)queries * n * 4);
+                guarded_free(a, n * 4);
+                guarded_free(b, n * 4);
+                guarded_free(x, (n + 16) * 4);
+                guarded_free(y, (n + 16) * 4);
+        }
+}
+
+static inline void check_rows(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t n = 16; n <= 576; n += 16) {
+                uint32_t queries = 1 + rng_below(rng, 9);
+                int8_t *row = guarded(n), *other = guarded(n);
+                int16_t *whole = guarded((size_t)queries * n * 2);
+                int32_t a[9], b[9];
+                fill_bytes(rng, row, n);
+                for (uint32_t i = 0; i < queries * n; i++) {
+                        int32_t size = (int32_t)rng_below(rng, 2 * CAIRN_QUERY_MAX + 1);
+                        whole[i] = (int16_t)(n == 576 ? CAIRN_QUERY_MAX : size - CAIRN_QUERY_MAX);
+                        row[i % n] = n == 576 ? -128 : row[i % n];
+                }
+                k->row_dots(row, n, whole, queries, a);
+                cairn_kernels_scalar.row_dots(row, n, whole, queries, b);
+                cr_assert_eq(memcmp(a, b, queries * 4), 0);
+                float *x = odd_floats(rng, n, false), *y = odd_floats(rng, n, false);
+                float *u = guarded(n * 4), *v = guarded(n * 4);
+                float p = k->dot(x, y, n), q = cairn_kernels_scalar.dot(x, y, n);
+                same_floats(&p, &q, 1, "dot");
+                k->centre(row, 0.37f, n, u);
+                cairn_kernels_scalar.centre(row, 0.37f, n, v);
+                same_floats(u, v, n, "centre");
+                k->axpy(x, 1.7f, n, u);
+                cairn_kernels_scalar.axpy(x, 1.7f, n, v);
+                same_floats(u, v, n, "axpy");
+                k->add_squares(x, n, u);
+                cairn_kernels_scalar.add_squares(x, n, v);
+                same_floats(u, v, n, "add_squares");
+                if (n % 32 == 0)
+                        memset(x, 0, n * 4);
+                p = k->to_int8(x, n, row);
+                q = cairn_kernels_scalar.to_int8(x, n, other);
+                same_floats(&p, &q, 1, "to_int8");
+                cr_assert_eq(memcmp(row, other, n), 0);
+                k->from_int8(row, 0.9f, n % 3 ? y : NULL, n, u);
+                cairn_kernels_scalar.from_int8(row, 0.9f, n % 3 ? y : NULL, n, v);
+                same_floats(u, v, n, "from_int8");
+                guarded_free(row, n);
+                guarded_free(other, n);
+                guarded_free(whole, (size_t)queries * n * 2);
+                guarded_free(x, n * 4);
+                guarded_free(y, n * 4);
+                guarded_free(u, n * 4);
+                guarded_free(v, n * 4);
+        }
+}
+
+static inline void check_codes(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t n = 8; n <= 512; n *= 2) {
+                float *x = odd_floats(rng, n, false), *y = guarded(n * 4);
+                memcpy(y, x, n * 4);
+                k->hadamard(x, n);
+                cairn_kernels_scalar.hadamard(y, n);
+                same_floats(x, y, n, "hadamard");
+                guarded_free(x, n * 4);
+                guarded_free(y, n * 4);
+        }
+        static const uint32_t bits[] = {1, 2, 4};
+        for (uint32_t dim = 8; dim <= 576; dim += 8) {
+                uint32_t b = bits[dim / 8 % 3], subs = dim / cairn_grid_of(b)->dims;
+                float *y = guarded(dim * 4), *p = guarded(dim * 4), *q = guarded(dim * 4);
+                uint8_t *a = guarded(subs), *c = guarded(subs);
+                for (uint32_t j = 0; j < dim; j++)
+                        y[j] = dim % 48 == 0 ? 0 : rng_gauss(rng);
+                k->nearest(y, subs, 0.9f, b, a, p);
+                cairn_kernels_scalar.nearest(y, subs, 0.9f, b, c, q);
+                cr_assert_eq(memcmp(a, c, subs), 0);
+                same_floats(p, q, dim, "nearest");
+                guarded_free(y, dim * 4);
+                guarded_free(p, dim * 4);
+                guarded_free(q, dim * 4);
+                guarded_free(a, subs);
+                guarded_free(c, subs);
+        }
+}
+
+static inline void check_values(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t blocks = 1; blocks <= 18; blocks++) {
+                for (uint32_t queries = 1; queries <= 4; queries++) {
+                        uint32_t bits = rng_below(rng, 2) ? 2 : 4;
+                        uint32_t dim = blocks * 16 * cairn_grid_of(bits)->dims;
+                        uint8_t *codes = guarded(blocks * 256), *weights = guarded(queries * 32);
+                        uint8_t *again = guarded(32);
+                        float *raw = guarded(32 * 4), units[4];
+                        uint16_t *scales = guarded(64);
+                        float *a = guarded((size_t)queries * dim * 4);
+                        float *b = guarded((size_t)queries * dim * 4);
+                        fill_bytes(rng, codes, blocks * 256);
+                        for (uint32_t q = 0; q < queries; q++) {
+                                float unit;
+                                for (uint32_t t = 0; t < 32; t++) {
+                                        raw[t] = q == 2 ? 0 : (float)rng_uniform(rng);
+                                        raw[t] = blocks == 3 && t ? 0 : raw[t];
+                                        scales[t] = (uint16_t)rng_below(rng, 0x7bff);
+                                }
+                                k->byte_weights(raw, scales, weights + q * 32, &unit);
+                                cairn_kernels_scalar.byte_weights(raw, scales, again, &units[q]);
+                                same_floats(&unit, &units[q], 1, "byte_weights");
+                                cr_assert_eq(memcmp(weights + q * 32, again, 32), 0);
+                                uint32_t sum = 0;
+                                for (uint32_t t = 0; t < 32; t++)
+                                        sum += again[t];
+                                cr_assert_leq(sum, CAIRN_WEIGHTS_SUM_MAX);
+                        }
+                        for (uint32_t i = 0; i < queries * dim; i++)
+                                a[i] = b[i] = rng_gauss(rng);
+                        k->value_sums(codes, blocks, bits, weights, units, queries, a, dim);
+                        cairn_kernels_scalar.value_sums(codes, blocks, bits, weights, units,
+                                                        queries, b, dim);
+                        same_floats(a, b, queries * dim, "value_sums");
+                        guarded_free(codes, blocks * 256);
+                        guarded_free(weights, queries * 32);
+                        guarded_free(again, 32);
+                        guarded_free(raw, 32 * 4);
+                        guarded_free(scales, 64);
+                        guarded_free(a, (size_t)queries * dim * 4);
+                        guarded_free(b, (size_t)queries * dim * 4);
+                }
+        }
+}
+
+static inline void check_kernels(const struct cairn_kernels *kernels, struct rng *rng)
+{
+        check_table_sums(kernels, rng);
+        check_outlier_sums(kernels, rng);
+        check_finish(kernels, rng);
+        check_exponentials(kernels, rng);
+        check_ranks(kernels, rng);
+        check_rows(kernels, rng);
+        check_codes(kernels, rng);
+        check_values(kernels, rng);
+}
+
+#endif
