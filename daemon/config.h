@@ -42,6 +42,7 @@ struct cairn_config {
         uint64_t context_bytes; // tails of open contexts, all together
         uint64_t request_bytes; // received requests under way, all together
         uint64_t scorers;
+        uint64_t scratch_bytes; // of each scorer
         uint64_t queue_depth;
         uint64_t ack; // enum cairn_ack: what puts get at least
         uint64_t commit_delay_us;

@@ -49,6 +49,8 @@ const struct cairn_config_key cairn_config_keys[] = {
      "it."},
     {"scorers", CAIRN_CONFIG_COUNT, 0, AT(scorers), "auto", 1, 1024, NULL,
      "Threads that copy, encode and score (auto: cores less one)."},
+    {"scratch_bytes", CAIRN_CONFIG_BYTES, 0, AT(scratch_bytes), "1GiB", 16 * MIB, 1 * TIB, NULL,
+     "Bound of the working memory of each scorer: what a search of one long context may take."},
     {"queue_depth", CAIRN_CONFIG_COUNT, 0, AT(queue_depth), "64", 1, 4096, NULL,
      "Reads and writes in flight on the disk."},
     {"ack", CAIRN_CONFIG_CHOICE, 0, AT(ack), "memory", 0, 0, acks,

@@ -36,7 +36,7 @@ static void on_handle_closed(uv_handle_t *handle)
         free_if_done(connection);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+void cairn_connection_on_poll(uv_poll_t *poll, int status, int events)
 {
         struct cairn_connection *connection = poll->data;
 

@@ -71,6 +71,9 @@ void cairn_connection_continue(struct cairn_connection *connection);
 // Time-outs and leases.
 void cairn_connection_tick(struct cairn_connection *connection, uint64_t now_ms);
 
+// What libuv calls when the socket is ready.
+void cairn_connection_on_poll(uv_poll_t *poll, int status, int events);
+
 // Queues the piece (taken over) and sends what can be sent.
 void cairn_connection_send(struct cairn_connection *connection, struct cairn_output *output);
 void cairn_connection_flush(struct cairn_connection *connection);

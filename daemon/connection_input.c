@@ -53,7 +53,7 @@ void cairn_connection_watch(struct cairn_connection *connection)
         if (events == 0)
                 (void)uv_poll_stop(&connection->poll); // cannot fail for an open handle
         else
-                (void)uv_poll_start(&connection->poll, events, connection->poll.poll_cb);
+                (void)uv_poll_start(&connection->poll, events, cairn_connection_on_poll);
 }
 
 // ---- descriptors ----

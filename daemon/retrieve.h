@@ -45,6 +45,7 @@ struct cairn_retrieve {
         float target;
         enum cairn_landmark_kind kind;
         bool exact; // score rows, not codes
+        bool all;   // attend over every row: nothing is selected
         struct cairn_result_shape shape;
         struct cairn_result_layout layout;
         struct cairn_bulk queries;

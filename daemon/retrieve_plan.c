@@ -71,13 +71,15 @@ static bool plan_shape(struct cairn_retrieve *r, const Cairn__RetrieveRequest *m
                 return false;
         }
         if (!isfinite(message->scale) || message->scale < 0 ||
-            !(message->rerank_factor >= 0 && message->rerank_factor <= 64)) {
+            !(message->rerank_factor == 0 ||
+              (message->rerank_factor >= 1 && message->rerank_factor <= 64))) {
                 cairn_request_fail(r->request, CAIRN_EINVAL,
                                    "scale or rerank_factor; scale is positive (0: 1/sqrt(K dim)), "
                                    "rerank_factor 1 to 64 (0: the default)");
                 return false;
         }
         r->group = heads / space->kv_heads;
+        r->all = attend && message->all;
         r->scale = message->scale > 0 ? message->scale : 1.0f / sqrtf((float)space->k_dim);
         r->shape = (struct cairn_result_shape){
             .pairs = (uint32_t)message->n_layers,
@@ -88,7 +90,7 @@ static bool plan_shape(struct cairn_retrieve *r, const Cairn__RetrieveRequest *m
             .v_dim = space->v_dim,
             .row_dtype = message->row_dtype ? (uint32_t)message->row_dtype : space->dtype,
             .attend = attend,
-            .rest = message->rest && !(attend && message->all),
+            .rest = message->rest && !r->all,
             .rows = message->rows && !attend,
         };
         if (cairn_dtype_bytes(r->shape.row_dtype) == 0) {
@@ -125,7 +127,7 @@ static bool plan_budget(struct cairn_retrieve *r, const Cairn__RetrieveRequest *
         uint64_t k = budget->count;
 
         r->budget = CAIRN_LANDMARK_COUNT;
-        if (r->shape.attend && message->all) {
+        if (r->all) {
                 r->shape.k_max = 0;
                 return true;
         }

@@ -216,13 +216,12 @@ static uint64_t scanned_bytes(const struct cairn_retrieve *r,
         return bytes;
 }
 
-static struct cairn_landmark_request request_of(const struct cairn_retrieve *r, uint32_t n_pieces)
+static struct cairn_landmark_request request_of(const struct cairn_retrieve *r)
 {
         const Cairn__RetrieveRequest *message = r->request->message;
 
         return (struct cairn_landmark_request){
             .layout = &r->entry->layout,
-            .n_pieces = n_pieces,
             .n_queries = r->group,
             .scale = r->scale,
             .k = r->shape.k_max,
@@ -238,35 +237,70 @@ static struct cairn_landmark_request request_of(const struct cairn_retrieve *r, 
         };
 }
 
+// Pieces and queries of the task, in the bench.
+static void fill_bench(const struct cairn_retrieve *r, const struct place *place,
+                       const struct cairn_context_view *view, struct bench *bench,
+                       struct cairn_landmark_request *request)
+{
+        const Cairn__RetrieveRequest *message = r->request->message;
+
+        request->n_pieces =
+            cairn_context_fill(view, message->layers[place->pair], place->head, bench->pieces);
+        for (uint32_t i = 0; r->exact && i < request->n_pieces; i++)
+                bench->pieces[i].code_run = NULL;
+        request->pieces = bench->pieces;
+        request->queries = bench->queries;
+}
+
+// What the policy needs depends on the pieces: they are filled once to ask, and again if the memory
+// then had to grow.
+static int prepare(const struct cairn_retrieve *r, const struct place *place,
+                   const struct cairn_context_view *view, struct bench *ret_bench,
+                   struct cairn_landmark_request *ret_request)
+{
+        uint32_t n_pieces = cairn_context_pieces(view);
+        bool selects = !r->all;
+        size_t attend_bytes = 0;
+        size_t rest_bytes = 0;
+        size_t selection_bytes = 0;
+        const void *before;
+
+        if (!set_bench(r, n_pieces, 0, 0, ret_bench))
+                return CAIRN_ENOMEM;
+        before = ret_bench->pieces;
+        fill_bench(r, place, view, ret_bench, ret_request);
+        if (r->shape.attend)
+                attend_bytes = cairn_landmark_attend_scratch_bytes(ret_request);
+        if (r->shape.rest)
+                rest_bytes = cairn_landmark_rest_scratch_bytes(ret_request);
+        if (selects)
+                selection_bytes = cairn_landmark_select_scratch_bytes(ret_request);
+        if (selects && selection_bytes == 0)
+                return CAIRN_EINVAL;
+        if (!set_bench(r, n_pieces, attend_bytes > rest_bytes ? attend_bytes : rest_bytes,
+                       selection_bytes, ret_bench))
+                return CAIRN_ENOMEM;
+        if (ret_bench->pieces != before)
+                fill_bench(r, place, view, ret_bench, ret_request);
+        return CAIRN_OK;
+}
+
 void cairn_retrieve_run_task(const struct cairn_retrieve *r, uint64_t task,
                              struct cairn_retrieve_worker *worker)
 {
-        const Cairn__RetrieveRequest *message = r->request->message;
         struct place place = place_of(r, task);
         const struct cairn_context_view *view = &r->views[r->views_count == 1 ? 0 : place.pair];
-        uint32_t n_pieces = cairn_context_pieces(view);
-        struct cairn_landmark_request request = request_of(r, n_pieces);
-        bool all = r->shape.attend && message->all;
-        size_t policy_bytes = r->shape.attend ? cairn_landmark_attend_scratch_bytes(&request) : 0;
-        size_t rest_bytes = r->shape.rest ? cairn_landmark_rest_scratch_bytes(&request) : 0;
-        size_t selection_bytes = all ? 0 : cairn_landmark_select_scratch_bytes(&request);
+        struct cairn_landmark_request request = request_of(r);
         uint64_t query_bytes = r->shape.k_dim * sizeof(float);
         uint64_t begun_ns = cairn_clock_ns();
         struct bench bench;
 
-        if (!set_bench(r, n_pieces, policy_bytes > rest_bytes ? policy_bytes : rest_bytes,
-                       selection_bytes, &bench)) {
-                worker->status = CAIRN_ENOMEM;
+        worker->status = prepare(r, &place, view, &bench, &request);
+        if (worker->status != CAIRN_OK)
                 return;
-        }
-        (void)cairn_context_fill(view, message->layers[place.pair], place.head, bench.pieces);
-        for (uint32_t i = 0; r->exact && i < n_pieces; i++)
-                bench.pieces[i].code_run = NULL;
         memcpy(bench.queries, r->queries.base + place.query * query_bytes, r->group * query_bytes);
-        request.pieces = bench.pieces;
-        request.queries = bench.queries;
-        worker->status = all ? attend_all(r, &place, &request, &bench)
-                             : select_and_answer(r, &place, &request, &bench);
+        worker->status = r->all ? attend_all(r, &place, &request, &bench)
+                                : select_and_answer(r, &place, &request, &bench);
         worker->tokens += view->tokens;
         worker->bytes += scanned_bytes(r, &request);
         worker->ns += cairn_clock_ns() - begun_ns;

@@ -28,6 +28,7 @@ struct cairn_scorer {
         bool stopping;
         uint64_t pending; // loop thread
         uv_async_t async;
+        uint64_t scratch_bytes;
         uint32_t threads_count;
         void (*on_closed)(void *arg);
         void *on_closed_arg;
@@ -38,6 +39,7 @@ struct cairn_scorer {
 static _Thread_local struct {
         void *bytes;
         size_t size;
+        size_t size_max;
 } scratch;
 
 static void push(struct queue *queue, struct cairn_work *work)
@@ -76,7 +78,7 @@ void *cairn_scorer_scratch(size_t bytes)
 
         if (bytes <= scratch.size)
                 return scratch.bytes;
-        if (bytes > SIZE_MAX / 2)
+        if (bytes > scratch.size_max)
                 return NULL;
         rounded = (bytes + 4095) & ~(size_t)4095;
         release_scratch();
@@ -89,6 +91,7 @@ static void *scorer_main(void *arg)
 {
         struct cairn_scorer *scorer = arg;
 
+        scratch.size_max = scorer->scratch_bytes;
         (void)pthread_mutex_lock(&scorer->mutex); // fails only when misused
         for (;;) {
                 struct cairn_work *work;
@@ -163,7 +166,8 @@ static int start_threads(struct cairn_scorer *scorer, uint32_t threads)
         return scorer->threads_count > 0 ? CAIRN_OK : cairn_status_from_errno(error);
 }
 
-int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, struct cairn_scorer **ret_scorer)
+int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, uint64_t scratch_bytes,
+                        struct cairn_scorer **ret_scorer)
 {
         struct cairn_scorer *scorer =
             calloc(1, sizeof(*scorer) + threads * sizeof(scorer->threads[0]));
@@ -177,6 +181,7 @@ int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, struct cairn_scorer *
                 return CAIRN_ENOMEM;
         }
         scorer->async.data = scorer;
+        scorer->scratch_bytes = scratch_bytes;
         scorer->executor.submit = executor_submit;
         (void)pthread_mutex_init(&scorer->mutex, NULL); // default attributes: cannot fail
         (void)pthread_cond_init(&scorer->wake, NULL);   // as above

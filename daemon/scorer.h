@@ -13,8 +13,10 @@
 
 struct cairn_scorer;
 
-// Starts `threads` threads. CAIRN_ENOMEM or CAIRN_EBUSY (no thread could be had).
-int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, struct cairn_scorer **ret_scorer);
+// Starts `threads` threads, each with up to scratch_bytes of memory of its own. CAIRN_ENOMEM or
+// CAIRN_EBUSY (no thread could be had).
+int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, uint64_t scratch_bytes,
+                        struct cairn_scorer **ret_scorer);
 // No work may be under way. `on_closed` runs on the loop when the memory is free.
 void cairn_scorer_destroy(struct cairn_scorer *scorer, void (*on_closed)(void *arg), void *arg);
 
@@ -25,7 +27,8 @@ uint32_t cairn_scorer_threads(const struct cairn_scorer *scorer);
 uint64_t cairn_scorer_pending(const struct cairn_scorer *scorer);
 
 // Memory of the calling scorer thread, aligned to 64 bytes, kept and reused: valid until the `run`
-// that asked returns, or until it asks again. NULL: no memory. Only inside `run`.
+// that asked returns, or until it asks again. NULL: no memory, or more than a thread may have. Only
+// inside `run`.
 void *cairn_scorer_scratch(size_t bytes);
 
 #endif

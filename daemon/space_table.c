@@ -16,6 +16,11 @@ void cairn_space_table_finish(struct cairn_space_table *table)
         table->count = 0;
 }
 
+static bool has_codec(uint32_t codec)
+{
+        return codec == CAIRN_ROW_Q8 || codec == CAIRN_ROW_Q4;
+}
+
 static int init_attention(struct cairn_space_entry *entry, char *ret_text)
 {
         const struct cairn_space *space = &entry->space;
@@ -37,8 +42,9 @@ static int init_attention(struct cairn_space_entry *entry, char *ret_text)
             .code_layer_bytes = (uint64_t)space->kv_heads * entry->layout.total_bytes,
         };
         entry->code_bytes = entry->shape.code_layer_bytes * space->layers;
-        entry->needs_raw = space->landmark_bits == 0 || space->k_codec == CAIRN_ROW_RAW ||
-                           space->v_codec == CAIRN_ROW_RAW || entry->layout.total_bytes == 0;
+        entry->needs_raw = space->landmark_bits == 0 || entry->layout.total_bytes == 0 ||
+                           !has_codec(space->k_codec) ||
+                           (space->v_dim > 0 && !has_codec(space->v_codec));
         return CAIRN_OK;
 }
 

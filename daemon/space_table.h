@@ -21,7 +21,7 @@ struct cairn_space_entry {
         struct cairn_block_shape shape;
         uint64_t block_bytes; // of the raw part
         uint64_t code_bytes;  // of the code part
-        bool needs_raw;       // retrieval reads raw rows: a row codec is raw, or there are no codes
+        bool needs_raw;       // retrieval reads raw rows: there are no codes, or none for its rows
 };
 
 struct cairn_space_table {

@@ -1,0 +1,97 @@
+// Leases: ends by release, deadline and connection; each block given back once.
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "daemon/lease.h"
+#include "proto/limits.h"
+#include "proto/status.h"
+
+// Blocks are opaque to the table: addresses stand for them.
+static struct ledger {
+        int released[8];
+} ledger;
+
+static void on_release(void *arg, struct cairn_block *block)
+{
+        struct ledger *l = arg;
+
+        l->released[(uintptr_t)block - 1]++;
+}
+
+static struct cairn_block **blocks_of(size_t first, size_t count)
+{
+        struct cairn_block **blocks = malloc(count * sizeof(*blocks));
+
+        for (size_t i = 0; i < count; i++)
+                blocks[i] = (struct cairn_block *)(uintptr_t)(first + i + 1);
+        return blocks;
+}
+
+static void start(struct cairn_lease_table *table)
+{
+        ledger = (struct ledger){0};
+        cairn_lease_table_init(table, on_release, &ledger);
+}
+
+Test(lease, release_gives_each_block_back_once)
+{
+        struct cairn_lease_table table;
+
+        start(&table);
+        cr_assert_eq(cairn_lease_add(&table, 7, 100, blocks_of(0, 3), 3), CAIRN_OK);
+        cr_assert_eq(cairn_lease_release(&table, 8), CAIRN_ESTALE, "another's lease");
+        cr_assert_eq(ledger.released[0], 0);
+        cr_assert_eq(cairn_lease_release(&table, 7), CAIRN_OK);
+        for (int i = 0; i < 3; i++)
+                cr_assert_eq(ledger.released[i], 1);
+        cr_assert_eq(cairn_lease_release(&table, 7), CAIRN_ESTALE, "a second time");
+        cr_assert_eq(table.count, 0);
+        cairn_lease_table_finish(&table);
+}
+
+Test(lease, case_19_two_leases_on_a_block_end_apart)
+{
+        struct cairn_lease_table table;
+
+        start(&table);
+        cr_assert_eq(cairn_lease_add(&table, 1, 100, blocks_of(0, 1), 1), CAIRN_OK);
+        cr_assert_eq(cairn_lease_add(&table, 2, 100, blocks_of(0, 1), 1), CAIRN_OK);
+        cr_assert_eq(cairn_lease_release(&table, 1), CAIRN_OK);
+        cr_assert_eq(ledger.released[0], 1, "one hold is left");
+        cairn_lease_table_finish(&table);
+        cr_assert_eq(ledger.released[0], 2, "the connection's end frees the rest");
+}
+
+Test(lease, deadlines_end_what_is_due_and_no_more)
+{
+        struct cairn_lease_table table;
+
+        start(&table);
+        cr_assert_eq(cairn_lease_add(&table, 1, 100, blocks_of(0, 1), 1), CAIRN_OK);
+        cr_assert_eq(cairn_lease_add(&table, 2, 200, blocks_of(1, 1), 1), CAIRN_OK);
+        cr_assert_eq(cairn_lease_expire(&table, 99), 0);
+        cr_assert_not_null(cairn_lease_find(&table, 1, 99));
+        cr_assert_null(cairn_lease_find(&table, 1, 100), "past its deadline, though not swept yet");
+        cr_assert_eq(cairn_lease_expire(&table, 100), 1);
+        cr_assert_eq(ledger.released[0], 1);
+        cr_assert_eq(ledger.released[1], 0);
+        cr_assert_eq(cairn_lease_expire(&table, 1000), 1);
+        cr_assert_eq(ledger.released[1], 1);
+        cr_assert_eq(table.deadline_min_ms, UINT64_MAX);
+        cairn_lease_table_finish(&table);
+}
+
+Test(lease, a_connection_holds_a_bounded_number)
+{
+        struct cairn_lease_table table;
+        struct cairn_block **one = blocks_of(0, 1);
+
+        start(&table);
+        for (uint64_t i = 1; i <= CAIRN_LEASES_MAX; i++)
+                cr_assert_eq(cairn_lease_add(&table, i, 100, NULL, 0), CAIRN_OK);
+        cr_assert_eq(cairn_lease_add(&table, 9999, 100, one, 1), CAIRN_EBUSY);
+        cr_assert_eq(ledger.released[0], 0, "a refused lease leaves its blocks alone");
+        free(one);
+        cairn_lease_table_finish(&table);
+        cr_assert_eq(table.count, 0);
+}
