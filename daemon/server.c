@@ -342,8 +342,8 @@ static int start(struct cairn_server *server)
 
         if (status != CAIRN_OK)
                 return status;
-        status =
-            cairn_scorer_create(&server->loop, (uint32_t)server->config->scorers, &server->scorer);
+        status = cairn_scorer_create(&server->loop, (uint32_t)server->config->scorers,
+                                     server->config->scratch_bytes, &server->scorer);
         if (status != CAIRN_OK) {
                 cairn_log(CAIRN_LOG_ERROR, "lower scorers, or raise the limit of tasks",
                           "cannot start scorers");
