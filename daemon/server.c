@@ -123,8 +123,6 @@ bool cairn_server_full(const struct cairn_connection *connection)
 
 // ---- stopping: drain, write back, close ----
 
-static void finish_stop(struct cairn_server *server);
-
 static void on_drained(void *arg, int status)
 {
         struct cairn_server *server = arg;
@@ -132,8 +130,9 @@ static void on_drained(void *arg, int status)
         if (status != CAIRN_OK)
                 cairn_log(CAIRN_LOG_WARNING, "raise stop_timeout if blocks in RAM must survive",
                           "stopped before all blocks were on disk: %s", cairn_status_text(status));
+        // The store cannot be closed from inside its own callback: the tick does it.
         server->state = CAIRN_SERVER_STOPPED;
-        finish_stop(server);
+        (void)uv_timer_start(&server->tick, on_tick, 0, TICK_MS);
 }
 
 static void begin_writing(struct cairn_server *server)
