@@ -109,6 +109,7 @@ int cairn_request_begin(struct cairn_connection *connection, const struct cairn_
         request->kind = frame->header.kind;
         request->id = frame->header.id;
         request->deadline_ms = deadline_ms ? cairn_clock_ms() + deadline_ms : 0;
+        request->received_ns = cairn_clock_ns();
         request->cost_bytes = sizeof(*request);
         cairn_codec_arena_init(&request->memory, CAIRN_DECODE_BYTES_MAX);
         if (frame->header.payload_bytes > 0) {
@@ -212,6 +213,8 @@ static void answer(struct cairn_request *request, int status, const void *messag
         set_state(request, CAIRN_REQUEST_ANSWERED);
         if (status != CAIRN_OK)
                 request->server->counters.requests_failed[request->kind]++;
+        cairn_stats_add_latency(&request->server->counters.latency[request->kind],
+                                cairn_clock_ns() - request->received_ns);
         if (request->connection->closed)
                 free(payload);
         else if (!queue_reply(request, status, message, payload, payload_bytes))

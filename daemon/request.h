@@ -30,6 +30,7 @@ struct cairn_request {
         uint32_t kind;
         uint64_t id;
         uint64_t deadline_ms; // of the daemon's clock; 0: none
+        uint64_t received_ns;
         struct cairn_codec_arena memory;
         const void *message; // the decoded Cairn__..Request
         uint8_t *frame;      // owned: the received bytes, if there is a payload

@@ -186,6 +186,10 @@ void cairn_serve_lookup(struct cairn_request *request)
                                    CAIRN_LEASES_MAX);
                 return;
         }
+        for (size_t i = 0; i < found; i++)
+                request->server->counters.lookup_blocks[op->tiers[i]]++;
+        request->server->counters.lookup_blocks[CAIRN_TIER_NONE] += count - found;
+        request->server->counters.lookup_tokens += found * entry->space.block_tokens;
         reply.found = (uint32_t)found;
         reply.tiers.data = op->tiers;
         reply.tiers.len = found;

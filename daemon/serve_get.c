@@ -73,6 +73,9 @@ static void finish(struct get_op *op)
         Cairn__GetReply reply = CAIRN__GET_REPLY__INIT;
         uint8_t *payload = op->payload;
 
+        cairn_stats_add_blocks(op->request->server->counters.get_blocks,
+                               &op->request->server->counters.get_bytes, op->statuses, op->count,
+                               op->item_bytes);
         op->payload = NULL;
         reply.statuses = op->statuses;
         reply.n_statuses = op->count;

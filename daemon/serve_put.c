@@ -56,7 +56,10 @@ static void put_end(void *arg)
 static void finish(struct put_op *op)
 {
         Cairn__PutReply reply = CAIRN__PUT_REPLY__INIT;
+        struct cairn_counters *counters = &op->request->server->counters;
 
+        cairn_stats_add_blocks(counters->put_blocks, &counters->put_bytes, op->statuses, op->count,
+                               op->entry->block_bytes);
         reply.statuses = op->statuses;
         reply.n_statuses = op->count;
         cairn_request_reply(op->request, &reply);

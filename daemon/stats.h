@@ -1,11 +1,28 @@
-// The daemon's own numbers, and the reply that shows them beside the store's.
-// May be used by: daemon. May use: proto, storage. Threads: the loop's.
+// The daemon's own numbers, and one walk over them and the store's that Stats and the metrics over
+// HTTP share. May be used by: daemon. May use: proto, storage. Threads: the loop's.
 #ifndef CAIRN_STATS_H
 #define CAIRN_STATS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/frame.h"
+#include "proto/status.h"
+
+struct cairn_server;
+
+enum {
+        CAIRN_LATENCY_BUCKETS = 20, // of which the last has no bound
+        CAIRN_TIERS_COUNT = 4       // by enum cairn_tier; none: a miss
+};
+
+// Requests of one kind, from the receipt of the whole frame to the answer.
+struct cairn_latency {
+        uint64_t buckets[CAIRN_LATENCY_BUCKETS]; // not cumulative
+        uint64_t sum_ns;
+        uint64_t count;
+};
 
 // Gauges are back at their start when nobody is connected; counters only grow.
 struct cairn_counters {
@@ -31,6 +48,36 @@ struct cairn_counters {
         uint64_t requests_failed[CAIRN_KIND_COUNT];
         uint64_t tokens_scanned;
         uint64_t rows_fetched;
+        uint64_t lookup_blocks[CAIRN_TIERS_COUNT]; // asked for, by the tier that had them
+        uint64_t lookup_tokens;                    // in the blocks found
+        uint64_t get_blocks[CAIRN_STATUS_COUNT];   // by the status answered, negated
+        uint64_t put_blocks[CAIRN_STATUS_COUNT];
+        uint64_t get_bytes; // of blocks answered with CAIRN_OK
+        uint64_t put_bytes;
+        struct cairn_latency latency[CAIRN_KIND_COUNT];
 };
+
+// One sample. `suffix` is "" or, for histograms, "_bucket", "_sum" or "_count"; `labels` is
+// `a="b",c="d"` or "". All but `value` lives for the call.
+struct cairn_sample {
+        const char *name;
+        const char *type; // "gauge", "counter" or "histogram"
+        const char *help;
+        const char *suffix;
+        const char *labels;
+        double value;
+};
+typedef void (*cairn_stats_visitor)(void *arg, const struct cairn_sample *sample);
+
+// Samples of one name come one after the other. `spaces`: with those of each space.
+void cairn_stats_visit(const struct cairn_server *server, bool spaces, cairn_stats_visitor visit,
+                       void *arg);
+
+void cairn_stats_add_latency(struct cairn_latency *latency, uint64_t duration_ns);
+// Counts statuses[count] of a Get or Put; `bytes` of each that is CAIRN_OK go to *bytes_total.
+void cairn_stats_add_blocks(uint64_t blocks[CAIRN_STATUS_COUNT], uint64_t *bytes_total,
+                            const int32_t *statuses, size_t count, uint64_t bytes);
+// Upper bound of a bucket in seconds; INFINITY for the last.
+double cairn_latency_bound(size_t bucket);
 
 #endif
