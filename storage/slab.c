@@ -109,11 +109,12 @@ static void on_created(struct cairn_device_request *request, int status)
         cairn_slab_drop(store, index_of(slab));
         if (status != CAIRN_ENOSPC)
                 cairn_writer_error(store, status);
-        else if (!store->full)
+        else if (!store->warned_full)
                 cairn_store_warn(
                     store,
                     "the disk is full below nvme_bytes: blocks are evicted to make room; free disk "
                     "space or lower nvme_bytes");
+        store->warned_full = store->warned_full || status == CAIRN_ENOSPC;
         store->full = true;
         store->full_ms = cairn_store_now(store);
 }

@@ -298,7 +298,7 @@ struct cairn_store {
         uint64_t retry_ms;
         uint64_t full_ms;
         uint32_t errors_in_row;
-        bool warned_failed;
+        bool warned_full;
 
         struct cairn_put *puts[CAIRN_PUTS_HASH];
         uint32_t puts_active;
