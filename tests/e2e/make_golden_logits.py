@@ -38,7 +38,8 @@ PROMPTS = (
     "Roses are red, violets are",
     "In 1969 the first people walked on the",
     "Der schnelle braune Fuchs springt \u00fcber den faulen",
-    "Caf\u00e9 na\u00efve \u2013 \u00e9t\u00e9, \u6771\u4eac, \u041c\u043e\u0441\u043a\u0432\u0430, \U0001f642 and then",
+    "Caf\u00e9 na\u00efve \u2013 \u00e9t\u00e9, \u6771\u4eac, "
+    "\u041c\u043e\u0441\u043a\u0432\u0430, \U0001f642 and then",
     "A list:\n\n- apples\n- pears\n-",
     "    indented   text\twith tabs  and   runs of spaces, then",
     "SELECT name, COUNT(*) FROM orders WHERE price > 9.99 GROUP BY",
@@ -65,7 +66,8 @@ class Params(ctypes.Structure):
 
 class Batch(ctypes.Structure):
     _fields_ = [("n_tokens", ctypes.c_int32)] + [
-        (name, ctypes.c_void_p) for name in ("token", "embd", "pos", "n_seq_id", "seq_id", "logits")]
+        (name, ctypes.c_void_p)
+        for name in ("token", "embd", "pos", "n_seq_id", "seq_id", "logits")]
 
 
 def load_api():

@@ -19,7 +19,7 @@ librarian geologist carpenter auditor brewer chemist dispatcher editor glazier h
 joiner keeper locksmith mason navigator optician plumber quartermaster""".split()
 
 GOODS = """barley copper linen cork tin olives paper salt wool amber timber slate honey rope glass
-cocoa pepper candles lanterns tiles soap iron silk flour rubber coal oranges tea bricks paint""".split()
+cocoa pepper candles lanterns tiles soap iron silk flour rubber coal oranges tea bricks""".split()
 
 SHIPS = """Meridian Halcyon Driftwood Northlight Corsair Tamarind Juniper Solace Wayfarer Petrel
 Larkspur Beacon Cygnus Marigold Ironwood Saltmarsh Osprey Evenstar Foxglove Gannet Hyacinth Kestrel
@@ -36,13 +36,13 @@ ADJECTIVES = """old narrow quiet crooked bright patient heavy pale stubborn ordi
 hollow generous faded sturdy slow distant familiar uneven warm plain rusted tall hidden cheerful
 ragged spare early borrowed""".split()
 
-PEOPLE = """the baker|the night porter|a retired teacher|the ferryman|two apprentices|the new clerk|\
-an old neighbour|the choir|a passing salesman|the gardener|the miller's daughter|a group of students|\
-the committee|the caretaker|a visitor from the coast|the twins|the postmaster|a travelling musician|\
-the foreman|nobody in particular""".split("|")
+PEOPLE = """the baker|the night porter|a retired teacher|the ferryman|two apprentices|\
+the new clerk|an old neighbour|the choir|a passing salesman|the gardener|the miller's daughter|\
+a group of students|the committee|the caretaker|a visitor from the coast|the twins|the postmaster|\
+a travelling musician|the foreman|nobody in particular""".split("|")
 
-PAST_VERBS = """repaired|measured|painted|forgot|described|admired|inspected|moved|sketched|cleaned|\
-praised|inherited|rented|argued about|leaned against|wrote about|photographed|closed|counted|\
+PAST_VERBS = """repaired|measured|painted|forgot|described|admired|inspected|moved|sketched|\
+cleaned|praised|inherited|rented|argued about|leaned against|wrote about|photographed|closed|counted|\
 walked past""".split("|")
 
 TIMES = """in the spring|before the war|after the long rain|on a Tuesday|late in the evening|\
@@ -53,15 +53,16 @@ once the ice had gone|in the week of the fair""".split("|")
 WEATHER = """fog|drizzle|a dry wind|thin snow|heavy cloud|bright sun|a sudden frost|still air|hail|\
 a warm breeze|low mist|thunder""".split("|")
 
-REASONS = """because the key had been lost|although no one had asked|so that the children could see|\
-since the rent was due|while the kettle boiled|before anyone could object|as the rules required|\
+REASONS = """because the key had been lost|although no one had asked|\
+so that the children could see|since the rent was due|while the kettle boiled|before anyone could object|as the rules required|\
 without saying why|in spite of the noise|for reasons that were never written down|\
 just as the bells began|until the light failed""".split("|")
 
 OPINIONS = """nobody agreed on the cause|the matter was soon settled|the talk turned to prices|\
 it seemed a small thing then|the story grew with each telling|most people had other worries|\
 the old habits returned|it was cheaper than expected|the answer pleased no one|\
-everything took twice as long|there was little left to say|the plan was quietly dropped""".split("|")
+everything took twice as long|there was little left to say|\
+the plan was quietly dropped""".split("|")
 
 # Slots in capitals are drawn from the list of that name.
 SENTENCES = """The ADJECTIVES THINGS stood empty TIMES, and OPINIONS.
@@ -99,7 +100,7 @@ SCHEMAS = {
             "Badge {badge} belongs to {name}, {a_role} in {city} since {year}.",
             "In {year} the {city} branch hired {name} as {a_role}, and issued badge {badge}.",
             "Since {year}, {name} has worked in {city} as {a_role}; the badge reads {badge}.",
-            "The register shows {name}, {a_role} from {city}, entered in {year} under badge {badge}.",
+            "The register has {name}, {a_role} from {city}, entered in {year}, badge {badge}.",
         ),
     },
     "cargo": {
@@ -110,7 +111,7 @@ SCHEMAS = {
             "Waybill {waybill} covers {tons} tons of {goods}, brought to {port} by the {ship}.",
             "At {port} the {ship} unloaded {goods}, {tons} tons in all, with waybill {waybill}.",
             "For {port} the {ship} carried {tons} tons of {goods}; the waybill is {waybill}.",
-            "Clerks in {port} filed waybill {waybill} when the {ship} brought {tons} tons of {goods}.",
+            "In {port} they filed waybill {waybill}: {tons} tons of {goods} from the {ship}.",
         ),
     },
     "specimen": {
@@ -120,7 +121,7 @@ SCHEMAS = {
             "{collector} pressed a {plant} of {height_cm} cm near {place}, kept as sheet {sheet}.",
             "Sheet {sheet} is a {plant} from {place}, {height_cm} cm tall, found by {collector}.",
             "Near {place}, {collector} found a {plant} {height_cm} cm high, now sheet {sheet}.",
-            "The {plant} on sheet {sheet}, {height_cm} cm, was brought from {place} by {collector}.",
+            "The {plant} on sheet {sheet}, {height_cm} cm, came from {place} by {collector}.",
         ),
     },
 }

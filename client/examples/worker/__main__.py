@@ -42,7 +42,8 @@ def answer(args) -> None:
             shown = text
     seconds = time.monotonic() - started
     print()
-    sys.stderr.write(f"{len(prompt)} tokens in, {len(ids)} out, {len(ids) / seconds:.1f} a second\n")
+    speed = f"{len(ids) / seconds:.1f} a second"
+    sys.stderr.write(f"{len(prompt)} tokens in, {len(ids)} out, {speed}\n")
 
 
 if __name__ == "__main__":

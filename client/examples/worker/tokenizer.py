@@ -98,7 +98,7 @@ def _byte_level(tokens: list, meta: dict) -> tokenizers.Tokenizer:
 
 
 def _sentence_piece(tokens: list, meta: dict) -> tokenizers.Tokenizer:
-    """The file has scores and no merges: a merge is a split of a token into two, best score first."""
+    """The file has scores and no merges: a merge is a split of a token in two, best score first."""
     vocab = {token: i for i, token in enumerate(tokens)}
     scores, types = meta["tokenizer.ggml.scores"], meta["tokenizer.ggml.token_type"]
     merges = []

