@@ -58,6 +58,7 @@ int cairn_bench_select(int argc, char **argv, struct cairn_bench_report *ret_rep
 int cairn_bench_rest(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_quantize(int argc, char **argv, struct cairn_bench_report *ret_report);
+int cairn_bench_trace(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_get(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_put(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_lookup(int argc, char **argv, struct cairn_bench_report *ret_report);
