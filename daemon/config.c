@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/address.h"
 #include "daemon/config_table.h"
 #include "daemon/log.h"
 #include "proto/status.h"
@@ -76,7 +77,7 @@ void cairn_config_finish(struct cairn_config *config)
         *config = (struct cairn_config){0};
 }
 
-static const char *default_text(const struct cairn_config *config, size_t key)
+const char *cairn_config_default_text(const struct cairn_config *config, size_t key)
 {
         const char *name = cairn_config_keys[key].name;
 
@@ -159,7 +160,6 @@ static const char *nearest_key(const char *name, size_t *ret_distance)
 
 // ---- one value ----
 
-static const char *const source_names[] = {"default", "file", "environment", "flag"};
 
 // data_dir may be given more than once as a flag: the directories add up.
 static char *append_directory(char *list, const char *more)
@@ -185,11 +185,11 @@ int cairn_config_set(struct cairn_config *config, const char *name, const char *
         if (find_key(name, &index) != CAIRN_OK)
                 return REFUSE(ret_text,
                               "configuration: no key \"%.64s\" (%s); did you mean \"%s\"?", name,
-                              source_names[source], nearest_key(name, &far));
+                              cairn_config_source_name(source), nearest_key(name, &far));
         key = &cairn_config_keys[index];
         if (cairn_config_parse(key, value, UINT64_MAX / 2, &ignored, why, sizeof(why)) != CAIRN_OK)
                 return REFUSE(ret_text, "configuration: %s = \"%.64s\" (%s): %s", key->name, value,
-                              source_names[source], why);
+                              cairn_config_source_name(source), why);
         if (source == CAIRN_CONFIG_FILE && config->sources[index] == CAIRN_CONFIG_FILE)
                 return REFUSE(ret_text, "configuration: %s is set twice in the file; remove one",
                               key->name);
@@ -298,6 +298,8 @@ static bool is_switch(const char *flag, enum cairn_config_action *ret_action)
             {"--help", CAIRN_CONFIG_HELP},        {"-h", CAIRN_CONFIG_HELP},
             {"--version", CAIRN_CONFIG_VERSION},  {"--check-config", CAIRN_CONFIG_CHECK},
             {"--dump-config", CAIRN_CONFIG_DUMP},
+            {"--example-config", CAIRN_CONFIG_EXAMPLE},
+            {"--manual-keys", CAIRN_CONFIG_MANUAL}, // for the man page alone
         };
 
         for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
@@ -363,6 +365,9 @@ int cairn_config_load(struct cairn_config *config, int argc, char *const *argv,
         const char *file = getenv("CAIRN_CONFIG");
         int status;
 
+        config->argc = argc;
+        config->argv = argv;
+        config->environment = environment;
         *ret_action = CAIRN_CONFIG_RUN;
         status = read_flags(config, argc, argv, true, &file, ret_action, ret_text);
         if (status == CAIRN_OK && file)
@@ -401,11 +406,28 @@ static int split_directories(struct cairn_config *config, const char *list, char
         return CAIRN_OK;
 }
 
+static int resolve_access(struct cairn_config *config, char *ret_text)
+{
+        struct cairn_access *access = &config->access;
+        char word[64] = "";
+
+        if (cairn_ids_parse(config->allowed_uids, false, &access->uids, word) != CAIRN_OK)
+                return REFUSE(ret_text, "configuration: allowed_uids: no user \"%s\" here", word);
+        if (cairn_ids_parse(config->allowed_gids, true, &access->gids, word) != CAIRN_OK)
+                return REFUSE(ret_text, "configuration: allowed_gids: no group \"%s\" here", word);
+        if (cairn_ids_parse(config->operator_gids, true, &access->operators, word) != CAIRN_OK)
+                return REFUSE(ret_text, "configuration: operator_gids: no group \"%s\" here",
+                              word);
+        return CAIRN_OK;
+}
+
 int cairn_config_resolve(struct cairn_config *config, char *ret_text)
 {
+        struct cairn_address address;
+
         for (size_t i = 0; i < cairn_config_keys_count; i++) {
                 const struct cairn_config_key *key = &cairn_config_keys[i];
-                const char *text = config->texts[i] ? config->texts[i] : default_text(config, i);
+                const char *text = config->texts[i] ? config->texts[i] : cairn_config_default_text(config, i);
                 uint8_t *field = (uint8_t *)config + key->offset;
                 char why[128];
                 uint64_t value;
@@ -430,48 +452,17 @@ int cairn_config_resolve(struct cairn_config *config, char *ret_text)
                               "configuration: the socket's path has %zu bytes, and a Unix socket "
                               "takes %d; choose a shorter one",
                               strlen(config->socket), CAIRN_SOCKET_PATH_BYTES_MAX);
+        if (resolve_access(config, ret_text) != CAIRN_OK)
+                return CAIRN_EINVAL;
+        if (config->metrics_address[0] != '\0' &&
+            cairn_address_parse(config->metrics_address, &address) != CAIRN_OK)
+                return REFUSE(ret_text,
+                              "configuration: metrics_address = \"%.128s\": give /a/path, "
+                              "127.0.0.1:9464 or [::1]:9464",
+                              config->metrics_address);
         if (config->socket[0] == '\0')
                 return REFUSE(ret_text, "configuration: socket is empty; name a path");
         if (config->scorers == 0)
                 config->scorers = cairn_config_scorers_default();
         return CAIRN_OK;
-}
-
-// ---- printing ----
-
-void cairn_config_print_help(FILE *to)
-{
-        (void)fprintf(
-            to, "cairnd - KV-cache storage daemon\n\nUsage: cairnd [--config FILE] "
-                "[--KEY VALUE]...\n\n  --help           this text\n  --version        the "
-                "version\n  --check-config   read the configuration, say what is wrong, exit\n"
-                "  --dump-config    print every value and where it comes from, exit\n\nKeys (in"
-                " the file: key = value; in the environment: CAIRN_KEY):\n\n");
-        for (size_t i = 0; i < cairn_config_keys_count; i++) {
-                const struct cairn_config_key *key = &cairn_config_keys[i];
-
-                (void)fprintf(to, "  --%s %s\n      %s Default: %s.\n", key->name,
-                              cairn_config_type_name(key->type), key->help, key->fallback);
-        }
-}
-
-bool cairn_config_print(const struct cairn_config *config, FILE *to)
-{
-        bool written = fprintf(to, "[cairnd]\n") >= 0;
-
-        for (size_t i = 0; i < cairn_config_keys_count; i++) {
-                const struct cairn_config_key *key = &cairn_config_keys[i];
-                const uint8_t *field = (const uint8_t *)config + key->offset;
-                const char *text = config->texts[i] ? config->texts[i] : default_text(config, i);
-                uint64_t value = 0;
-
-                written = fprintf(to, "%s = %s", key->name, text) >= 0 && written;
-                if (strchr(text, '%') != NULL || strcmp(text, "auto") == 0) {
-                        memcpy(&value, field, sizeof(value));
-                        written = fprintf(to, " ; %llu", (unsigned long long)value) >= 0 && written;
-                }
-                written =
-                    fprintf(to, " ; from %s\n", source_names[config->sources[i]]) >= 0 && written;
-        }
-        return written;
 }

@@ -9,10 +9,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "daemon/access.h"
 #include "proto/limits.h"
 
 enum {
-        CAIRN_CONFIG_KEYS_MAX = 32,
+        CAIRN_CONFIG_KEYS_MAX = 64,
         CAIRN_CONFIG_DIRECTORIES_MAX = 8,
 };
 
@@ -29,6 +30,8 @@ enum cairn_config_action {
         CAIRN_CONFIG_VERSION,
         CAIRN_CONFIG_CHECK,
         CAIRN_CONFIG_DUMP,
+        CAIRN_CONFIG_EXAMPLE,
+        CAIRN_CONFIG_MANUAL,
 };
 
 // All texts belong to the configuration.
@@ -55,6 +58,13 @@ struct cairn_config {
         uint64_t force_sync_device;
         uint64_t force_buffered;
         uint64_t nvme_second_use;
+        uint64_t log_format; // 1: JSON
+        uint64_t slow_request_ms;
+        const char *metrics_address;
+        const char *allowed_uids;
+        const char *allowed_gids;
+        const char *operator_gids;
+        struct cairn_access access; // the three above, read
         const char *isa;
         // What was said, by key of the table: NULL for the default.
         char *texts[CAIRN_CONFIG_KEYS_MAX];
@@ -62,6 +72,9 @@ struct cairn_config {
         char *directories; // data_dirs point into it
         char *socket_default;
         char *data_dir_default;
+        int argc; // where the values came from, for a reload
+        char *const *argv;
+        char *const *environment;
 };
 
 // Every function below that returns int gives CAIRN_OK or CAIRN_EINVAL with a sentence in
@@ -85,9 +98,18 @@ int cairn_config_load(struct cairn_config *config, int argc, char *const *argv,
 // Fills the fields above. Call once, after the last set.
 int cairn_config_resolve(struct cairn_config *config, char *ret_text);
 
+// Reads everything again from where it came and takes over what may change while the daemon runs.
+// ret_text says what changed and what needs a restart; on CAIRN_EINVAL, what is wrong, and nothing
+// has changed.
+int cairn_config_reload(struct cairn_config *config, char *ret_text);
+
 void cairn_config_print_help(FILE *to);
 // The resolved values as an INI file, each with its source. False if it could not be written.
 bool cairn_config_print(const struct cairn_config *config, FILE *to);
+
+// A file with every key commented out; the list of keys in mdoc(7), for cairn.conf(5).
+void cairn_config_print_example(FILE *to);
+void cairn_config_print_manual(FILE *to);
 
 // The parts that tests look at: "64GiB", "1.5K", "250ms"; a share ("5%") is of `whole`.
 int cairn_config_parse_bytes(const char *text, uint64_t whole, uint64_t *ret_bytes);

@@ -20,6 +20,8 @@
 #define KIB       (1ull << 10)
 #define MIB       (1ull << 20)
 #define TIB       (1ull << 40)
+#define LIVE      true
+#define FIXED     false // until the next start
 
 static const struct cairn_config_choice acks[] = {
     {"memory", CAIRN_ACK_MEMORY}, {"disk", CAIRN_ACK_DISK}, {NULL, 0}};
@@ -29,54 +31,73 @@ static const struct cairn_config_choice levels[] = {{"error", CAIRN_LOG_ERROR},
                                                     {"debug", CAIRN_LOG_DEBUG},
                                                     {NULL, 0}};
 
+static const struct cairn_config_choice formats[] = {{"text", 0}, {"json", 1}, {NULL, 0}};
+
 const struct cairn_config_key cairn_config_keys[] = {
     {"socket", CAIRN_CONFIG_TEXT, 0, AT(socket), "/run/cairn/cairnd.sock", 0, 0, NULL,
      "The Unix socket to listen on, at most 107 bytes (not root: "
-     "$XDG_RUNTIME_DIR/cairn/cairnd.sock)."},
+     "$XDG_RUNTIME_DIR/cairn/cairnd.sock).", FIXED},
     {"data_dir", CAIRN_CONFIG_LIST, 0, AT(data_dirs), "/var/lib/cairn", 0, 0, NULL,
      "Where blocks are kept: one directory, or several with colons (not root: "
-     "$XDG_STATE_HOME/cairn). The first holds the catalog."},
+     "$XDG_STATE_HOME/cairn). The first holds the catalog.", FIXED},
     {"ram_bytes", CAIRN_CONFIG_BYTES, CAIRN_CONFIG_WHOLE_MEMORY, AT(ram_bytes), "12.5%", 1 * MIB,
-     1024 * TIB, NULL, "Bound of the RAM tier, or a share of the memory."},
+     1024 * TIB, NULL, "Bound of the RAM tier, or a share of the memory.", FIXED},
     {"nvme_bytes", CAIRN_CONFIG_BYTES, CAIRN_CONFIG_WHOLE_DISK, AT(nvme_bytes), "25%", 0,
-     1024 * 1024 * TIB, NULL, "Bound of the NVMe tier, or a share of the disk; 0 for RAM only."},
+     1024 * 1024 * TIB, NULL, "Bound of the NVMe tier, or a share of the disk; 0 for RAM only.", FIXED},
     {"slab_bytes", CAIRN_CONFIG_BYTES, 0, AT(slab_bytes), "0", 0, 1 * TIB, NULL,
-     "Size of one slab file; 0 lets the store choose."},
+     "Size of one slab file; 0 lets the store choose.", FIXED},
     {"context_bytes", CAIRN_CONFIG_BYTES, CAIRN_CONFIG_WHOLE_MEMORY, AT(context_bytes), "6.25%",
-     1 * MIB, 1024 * TIB, NULL, "Bound of what workers append to open contexts, all together."},
+     1 * MIB, 1024 * TIB, NULL, "Bound of what workers append to open contexts, all together.", LIVE},
     {"request_bytes", CAIRN_CONFIG_BYTES, 0, AT(request_bytes), "256MiB", 8 * MIB, 64 * TIB, NULL,
      "Bound of received requests under way and unsent replies, all together; readers wait above "
-     "it."},
+     "it.", LIVE},
     {"scorers", CAIRN_CONFIG_COUNT, 0, AT(scorers), "auto", 1, 1024, NULL,
-     "Threads that copy, encode and score (auto: cores less one)."},
+     "Threads that copy, encode and score (auto: cores less one).", FIXED},
     {"scratch_bytes", CAIRN_CONFIG_BYTES, 0, AT(scratch_bytes), "1GiB", 16 * MIB, 1 * TIB, NULL,
-     "Bound of the working memory of each scorer: what a search of one long context may take."},
+     "Bound of the working memory of each scorer: what a search of one long context may take.", FIXED},
     {"queue_depth", CAIRN_CONFIG_COUNT, 0, AT(queue_depth), "64", 1, 4096, NULL,
-     "Reads and writes in flight on the disk."},
+     "Reads and writes in flight on the disk.", FIXED},
     {"ack", CAIRN_CONFIG_CHOICE, 0, AT(ack), "memory", 0, 0, acks,
-     "When a put is answered at the earliest: whole in RAM, or durable on disk."},
+     "When a put is answered at the earliest: whole in RAM, or durable on disk.", LIVE},
     {"commit_delay", CAIRN_CONFIG_US, 0, AT(commit_delay_us), "500us", 0, 1000 * 1000, NULL,
-     "The longest that a commit waits for company."},
+     "The longest that a commit waits for company.", FIXED},
     {"connections_max", CAIRN_CONFIG_COUNT, 0, AT(connections_max), "1024", 1,
-     CAIRN_CONNECTIONS_MAX, NULL, "Connections at once."},
+     CAIRN_CONNECTIONS_MAX, NULL, "Connections at once.", LIVE},
     {"lease_max", CAIRN_CONFIG_MS, 0, AT(lease_max_ms), "10min", 1, CAIRN_LEASE_MS_MAX, NULL,
-     "The longest lease that a worker gets."},
+     "The longest lease that a worker gets.", LIVE},
     {"frame_timeout", CAIRN_CONFIG_MS, 0, AT(frame_timeout_ms), "10s", 10, 3600 * 1000, NULL,
-     "A frame begun must be whole within this, and a new connection must say Hello."},
+     "A frame begun must be whole within this, and a new connection must say Hello.", LIVE},
     {"reply_timeout", CAIRN_CONFIG_MS, 0, AT(reply_timeout_ms), "30s", 10, 3600 * 1000, NULL,
-     "A worker that takes no byte of its replies for this long is disconnected."},
+     "A worker that takes no byte of its replies for this long is disconnected.", LIVE},
     {"stop_timeout", CAIRN_CONFIG_MS, 0, AT(stop_timeout_ms), "10s", 0, 3600 * 1000, NULL,
-     "The time that SIGTERM leaves for requests under way and for writing back."},
+     "The time that SIGTERM leaves for requests under way and for writing back.", LIVE},
     {"log_level", CAIRN_CONFIG_CHOICE, 0, AT(log_level), "info", 0, 0, levels,
-     "The least urgent line that is logged."},
+     "The least urgent line that is logged.", LIVE},
+    {"log_format", CAIRN_CONFIG_CHOICE, 0, AT(log_format), "text", 0, 0, formats,
+     "Log lines for people, or one JSON object a line.", LIVE},
+    {"slow_request", CAIRN_CONFIG_MS, 0, AT(slow_request_ms), "1s", 0, 3600 * 1000, NULL,
+     "Requests that take longer are logged; 0: none.", LIVE},
+    {"metrics_address", CAIRN_CONFIG_TEXT, 0, AT(metrics_address), "", 0, 0, NULL,
+     "Where metrics are served over HTTP: a path (a Unix socket), or 127.0.0.1:9464 (empty: "
+     "nowhere).", FIXED},
+    {"allowed_uids", CAIRN_CONFIG_TEXT, 0, AT(allowed_uids), "", 0, 0, NULL,
+     "Users that may connect, by number or name, with commas (both lists empty: whoever the "
+     "socket's mode lets in). Root and the daemon's own user always may.",
+     LIVE},
+    {"allowed_gids", CAIRN_CONFIG_TEXT, 0, AT(allowed_gids), "", 0, 0, NULL,
+     "Groups whose members may connect too.", LIVE},
+    {"operator_gids", CAIRN_CONFIG_TEXT, 0, AT(operator_gids), "", 0, 0, NULL,
+     "Groups whose members may audit, verify, drain, reload and set quotas, as root and the "
+     "daemon's own user may.",
+     LIVE},
     {"force_sync_device", CAIRN_CONFIG_BOOL, 0, AT(force_sync_device), "no", 0, 1, NULL,
-     "Use pread and pwrite though io_uring is there."},
+     "Use pread and pwrite though io_uring is there.", FIXED},
     {"force_buffered", CAIRN_CONFIG_BOOL, 0, AT(force_buffered), "no", 0, 1, NULL,
-     "Do not use O_DIRECT."},
+     "Do not use O_DIRECT.", FIXED},
     {"nvme_second_use", CAIRN_CONFIG_BOOL, 0, AT(nvme_second_use), "no", 0, 1, NULL,
-     "Write back only blocks that were used again."},
+     "Write back only blocks that were used again.", FIXED},
     {"isa", CAIRN_CONFIG_TEXT, 0, AT(isa), "", 0, 0, NULL,
-     "Force the kernels: scalar, avx2, avx512, amx or neon (empty: the best there is)."},
+     "Force the kernels: scalar, avx2, avx512, amx or neon (empty: the best there is).", FIXED},
 };
 const size_t cairn_config_keys_count = sizeof(cairn_config_keys) / sizeof(cairn_config_keys[0]);
 

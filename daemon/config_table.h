@@ -1,10 +1,12 @@
-// The table of configuration keys and the parsing of their values. Private to config.c and
-// config_table.c.
+// The table of configuration keys and the parsing of their values. Private to config*.c.
 #ifndef CAIRN_CONFIG_TABLE_H
 #define CAIRN_CONFIG_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "daemon/config.h"
 
 enum cairn_config_type {
         CAIRN_CONFIG_TEXT,
@@ -38,6 +40,7 @@ struct cairn_config_key {
         uint64_t max;
         const struct cairn_config_choice *choices; // ends with a NULL name
         const char *help;
+        bool live; // Reload changes it while the daemon runs
 };
 
 extern const struct cairn_config_key cairn_config_keys[];
@@ -50,5 +53,8 @@ int cairn_config_parse(const struct cairn_config_key *key, const char *text, uin
 uint64_t cairn_config_whole(const struct cairn_config_key *key, const char *directory);
 uint64_t cairn_config_scorers_default(void);
 const char *cairn_config_type_name(enum cairn_config_type type);
+// What a key is when nobody says: depends on who runs the daemon.
+const char *cairn_config_default_text(const struct cairn_config *config, size_t key);
+const char *cairn_config_source_name(enum cairn_config_source source);
 
 #endif

@@ -28,6 +28,7 @@ struct site {
 static struct {
         enum cairn_log_level level;
         bool journal;
+        bool json;
         struct site sites[SITES_MAX];
 } state = {.level = CAIRN_LOG_INFO};
 
@@ -35,6 +36,16 @@ void cairn_log_init(enum cairn_log_level level)
 {
         state.level = level;
         state.journal = getenv("JOURNAL_STREAM") != NULL;
+}
+
+void cairn_log_set_level(enum cairn_log_level level)
+{
+        state.level = level;
+}
+
+void cairn_log_set_json(bool json)
+{
+        state.json = json;
 }
 
 // True if the line may go out; then *ret_suppressed says how many before it did not.
@@ -61,10 +72,65 @@ static bool admit(const char *format, uint64_t *ret_suppressed)
         return false;
 }
 
+// The text in quotes, as JSON has it; bytes that are no ASCII pass as they are.
+static void put_quoted(const char *text)
+{
+        (void)fputc('"', stderr);
+        for (; *text != '\0'; text++) {
+                if (*text == '"' || *text == '\\')
+                        (void)fputc('\\', stderr);
+                (void)fputc(*text, stderr);
+        }
+        (void)fputc('"', stderr);
+}
+
+static const char *level_name(enum cairn_log_level level)
+{
+        switch (level) {
+        case CAIRN_LOG_ERROR: return "error";
+        case CAIRN_LOG_WARNING: return "warning";
+        case CAIRN_LOG_INFO: return "info";
+        case CAIRN_LOG_DEBUG: return "debug";
+        }
+        return "unknown";
+}
+
+static void write_json(enum cairn_log_level level, const char *line, const char *remedy,
+                       uint64_t suppressed)
+{
+        char stamp[32];
+        struct timespec now;
+        struct tm parts;
+
+        (void)clock_gettime(CLOCK_REALTIME, &now); // cannot fail for this clock
+        (void)gmtime_r(&now.tv_sec, &parts);
+        (void)strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &parts);
+        (void)fprintf(stderr, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"message\":", stamp,
+                      now.tv_nsec / 1000000, level_name(level));
+        put_quoted(line);
+        if (remedy) {
+                (void)fputs(",\"remedy\":", stderr);
+                put_quoted(remedy);
+        }
+        if (suppressed > 0)
+                (void)fprintf(stderr, ",\"suppressed\":%llu", (unsigned long long)suppressed);
+        (void)fputs("}\n", stderr);
+}
+
+static void write_text(const char *line, const char *remedy, uint64_t suppressed)
+{
+        char tail[64] = "";
+
+        if (suppressed > 0)
+                (void)snprintf(tail, sizeof(tail), " (%llu such lines left out)",
+                               (unsigned long long)suppressed);
+        (void)fprintf(stderr, "cairnd: %s%s%s%s\n", line, remedy ? "; " : "", remedy ? remedy : "",
+                      tail);
+}
+
 void cairn_log(enum cairn_log_level level, const char *remedy, const char *format, ...)
 {
         char line[LINE_BYTES_MAX];
-        char tail[64] = "";
         uint64_t suppressed;
         va_list args;
 
@@ -76,11 +142,10 @@ void cairn_log(enum cairn_log_level level, const char *remedy, const char *forma
         for (char *c = line; *c != '\0'; c++) // names come from peers: one line stays one line
                 if ((unsigned char)*c < ' ')
                         *c = '?';
-        if (suppressed > 0)
-                (void)snprintf(tail, sizeof(tail), " (%llu such lines left out)",
-                               (unsigned long long)suppressed);
         if (state.journal)
                 (void)fprintf(stderr, "<%d>", (int)level);
-        (void)fprintf(stderr, "cairnd: %s%s%s%s\n", line, remedy ? "; " : "", remedy ? remedy : "",
-                      tail);
+        if (state.json)
+                write_json(level, line, remedy, suppressed);
+        else
+                write_text(line, remedy, suppressed);
 }

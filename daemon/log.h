@@ -17,6 +17,9 @@ enum cairn_log_level {
 
 // Lines less urgent than `level` are dropped. Reads JOURNAL_STREAM.
 void cairn_log_init(enum cairn_log_level level);
+void cairn_log_set_level(enum cairn_log_level level);
+// One JSON object a line: time, level, message, and remedy and suppressed where there are some.
+void cairn_log_set_json(bool json);
 
 // At most 10 lines a format and 10 seconds; what was left out is counted in the next line of that
 // format. `remedy` is what the operator can do; NULL where nothing is wrong.

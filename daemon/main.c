@@ -14,9 +14,10 @@ enum {
         EXIT_CONFIGURATION = 78
 }; // EX_CONFIG: systemd is told not to restart on it
 
-static int run(const struct cairn_config *config)
+static int run(struct cairn_config *config)
 {
         cairn_log_init((enum cairn_log_level)config->log_level);
+        cairn_log_set_json(config->log_format == 1);
         if (cairn_isa_choose(config->isa) != CAIRN_OK) {
                 cairn_log(CAIRN_LOG_ERROR, "leave isa empty, or name another",
                           "this machine or build has no kernels \"%s\"", config->isa);
@@ -37,6 +38,10 @@ int main(int argc, char **argv)
         status = cairn_config_load(&config, argc, argv, environ, &action, text);
         if (action == CAIRN_CONFIG_HELP) {
                 cairn_config_print_help(stdout);
+        } else if (action == CAIRN_CONFIG_EXAMPLE) {
+                cairn_config_print_example(stdout);
+        } else if (action == CAIRN_CONFIG_MANUAL) {
+                cairn_config_print_manual(stdout);
         } else if (action == CAIRN_CONFIG_VERSION) {
                 (void)puts("cairnd " CAIRN_VERSION);
         } else {

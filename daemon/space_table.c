@@ -30,8 +30,8 @@ static int init_attention(struct cairn_space_entry *entry, char *ret_text)
         if (cairn_landmark_layout_init(&shape, &entry->layout) != CAIRN_OK) {
                 (void)snprintf(ret_text, CAIRN_TEXT_BYTES_MAX,
                                "space: no code layout for k_dim %u, v_dim %u, landmark_bits %u, "
-                               "outliers %u, run_tokens %u, value_bits %u; see the README for what "
-                               "may be combined",
+                               "outliers %u, run_tokens %u, value_bits %u; run_tokens must be "
+                               "block_tokens, or a multiple of 32 below it",
                                space->k_dim, space->v_dim, space->landmark_bits, space->outliers,
                                space->run_tokens, space->value_bits);
                 return CAIRN_EINVAL;

@@ -404,7 +404,15 @@ class Daemon:
         return Connection(self.socket, **more)
 
     def descriptors(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        """Open descriptors, but for slabs and RAM segments, whose number follows what is stored."""
+        count = 0
+        for name in os.listdir(f"/proc/{self.process.pid}/fd"):
+            try:
+                target = os.readlink(f"/proc/{self.process.pid}/fd/{name}")
+            except FileNotFoundError:
+                continue
+            count += not target.startswith((self.directory + "/", "/memfd:cairn"))
+        return count
 
     def memory(self):
         with open(f"/proc/{self.process.pid}/status") as f:
