@@ -22,6 +22,13 @@ enum {
         CAIRN_DIM_PADDED_MAX = 576,  // the largest dim, padded to 16 or 32
 };
 
+// Before a loop of a small constant count whose arrays should live in registers.
+#if defined(__clang__)
+#define CAIRN_UNROLL _Pragma("unroll")
+#else
+#define CAIRN_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 // Turns integers into scores: ((sum * unit + base) * scale[token] + outlier * outlier_unit) + mean.
 struct cairn_score_terms {
         float unit;
@@ -43,13 +50,16 @@ struct cairn_kernels {
         void (*outlier_sums)(const uint8_t *rows, uint32_t pairs, uint32_t groups,
                              const int8_t *weights, uint32_t queries, int16_t *sums,
                              uint32_t stride);
-        // Scores of `groups` groups; NaN becomes -inf, +inf the largest float. outliers may be
-        // NULL. Returns the largest.
-        float (*finish)(const uint16_t *sums, const int16_t *outliers, const uint16_t *scales,
+        // Halves as floats; n a multiple of 32.
+        void (*halves)(const uint16_t *halves, uint32_t n, float *ret_floats);
+        // Scores of `groups` groups. outliers may be NULL. Scores may be NaN: what follows takes it
+        // for -inf. Returns the largest, at least -inf.
+        float (*finish)(const uint16_t *sums, const int16_t *outliers, const float *scales,
                         uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores);
         // The largest of n scores (a multiple of 32), at least -inf.
         float (*largest)(const float *scores, uint32_t n);
-        // Sum of exp(scores[i] - max) over n (a multiple of 32), in lanes.
+        // Sum of exp(scores[i] - max) over n (a multiple of 32), in lanes; at least n *
+        // exp(CAIRN_EXP_LOWEST).
         float (*exp_sum)(const float *scores, uint32_t n, float max);
         // weights[i] = exp(scores[i] - max).
         void (*exp_weights)(const float *scores, uint32_t n, float max, float *ret_weights);

@@ -33,7 +33,6 @@ enum {
 };
 
 // ---- Kernels
-// -----------------------------------------------------------------------------------------------------
 
 enum cairn_isa {
         CAIRN_ISA_SCALAR = 0,
@@ -54,7 +53,6 @@ bool cairn_isa_available(enum cairn_isa isa);
 const char *cairn_isa_name(enum cairn_isa isa);
 
 // ---- Shape and layout
-// --------------------------------------------------------------------------------------------
 
 // What encode and select must know of a space. Fill by hand or from a space.
 struct cairn_landmark_shape {
@@ -107,7 +105,6 @@ int cairn_landmark_layout_init(const struct cairn_landmark_shape *shape,
                                struct cairn_landmark_layout *ret_layout);
 
 // ---- Encode
-// ------------------------------------------------------------------------------------------------------
 
 size_t cairn_landmark_encode_scratch_bytes(const struct cairn_landmark_layout *layout);
 
@@ -119,7 +116,6 @@ int cairn_landmark_encode(const struct cairn_landmark_layout *layout, const void
                           const void *v_rows, uint32_t n_tokens, void *ret_code_run, void *scratch);
 
 // ---- Select
-// ------------------------------------------------------------------------------------------------------
 
 // A stretch of consecutive tokens of one (context, layer, KV head): a head block, or a part of it
 // from its first token. code_run NULL: an unfinished tail, scored exactly from its raw rows (k_raw
@@ -218,7 +214,6 @@ void cairn_landmark_select_finish(struct cairn_landmark_selection *selection,
                                   struct cairn_landmark_result *ret_result);
 
 // ---- Partials: the rest, attention, merging
-// ------------------------------------------------------------------------
 
 // Attention over a part of the tokens: out [n_queries][v_dim], lse [n_queries]; of nothing: zeros
 // and -inf.
@@ -250,7 +245,6 @@ void cairn_landmark_partial_merge(struct cairn_landmark_partial *into,
                                   uint32_t v_dim);
 
 // ---- Gather
-// ------------------------------------------------------------------------------------------------------
 
 // Writes the K and V rows at `positions` (ascending, each inside a piece) as ret_k [n][k_dim],
 // ret_v [n][v_dim] of out_dtype, from raw rows where a piece has them and its codec is raw, else

@@ -70,35 +70,35 @@ static inline int32_t cairn_round(float x)
         return (int32_t)cairn_bits_of(x + 12582912.0f) - 0x4b400000;
 }
 
-// exp(x) for x <= 0, NaN counted as -inf; 0 below -87. Cody and Waite's reduction, a polynomial of
-// degree 6.
-#define CAIRN_EXP_LOWEST (-87.0f)
+// exp(x) for x <= 0 as a power of two: an integer part added to the exponent, and a polynomial of
+// degree 5 (relative error 4e-7 + 8e-8 |x|). Below CAIRN_EXP_LOWEST, and for NaN,
+// cairn_exp_floor stays at exp(CAIRN_EXP_LOWEST), which is 4e-38 and lost in any sum that holds a
+// 1; cairn_exp_negative gives 0 there.
+#define CAIRN_EXP_LOWEST (-86.0f)
 #define CAIRN_EXP_LOG2E  1.44269504f
-#define CAIRN_EXP_LN2_HI 0.693145752f
-#define CAIRN_EXP_LN2_LO 1.42860677e-6f
 #define CAIRN_EXP_ROUND  12582912.0f // 1.5 * 2^23: adding it rounds to an integer
-#define CAIRN_EXP_C2     0.5f
-#define CAIRN_EXP_C3     0.166666667f
-#define CAIRN_EXP_C4     0.0416666667f
-#define CAIRN_EXP_C5     0.00833333333f
-#define CAIRN_EXP_C6     0.00138888889f
+#define CAIRN_EXP_C1     0.693147004f
+#define CAIRN_EXP_C2     0.240222424f
+#define CAIRN_EXP_C3     0.0555073358f
+#define CAIRN_EXP_C4     0.00967151299f
+#define CAIRN_EXP_C5     0.00132647203f
+
+static inline float cairn_exp_floor(float x)
+{
+        float t = (x > CAIRN_EXP_LOWEST ? x : CAIRN_EXP_LOWEST) * CAIRN_EXP_LOG2E;
+        float shifted = t + CAIRN_EXP_ROUND;
+        float f = t - (shifted - CAIRN_EXP_ROUND);
+        float p = CAIRN_EXP_C5 * f + CAIRN_EXP_C4;
+        p = p * f + CAIRN_EXP_C3;
+        p = p * f + CAIRN_EXP_C2;
+        p = p * f + CAIRN_EXP_C1;
+        p = p * f + 1.0f;
+        return cairn_float_of(cairn_bits_of(p) + (cairn_bits_of(shifted) << 23));
+}
 
 static inline float cairn_exp_negative(float x)
 {
-        float c = x > CAIRN_EXP_LOWEST ? x : CAIRN_EXP_LOWEST;
-        float shifted = c * CAIRN_EXP_LOG2E + CAIRN_EXP_ROUND;
-        float n = shifted - CAIRN_EXP_ROUND;
-        float r = c - n * CAIRN_EXP_LN2_HI;
-        r = r - n * CAIRN_EXP_LN2_LO;
-        float p = CAIRN_EXP_C6 * r + CAIRN_EXP_C5;
-        p = p * r + CAIRN_EXP_C4;
-        p = p * r + CAIRN_EXP_C3;
-        p = p * r + CAIRN_EXP_C2;
-        p = p * r + 1.0f;
-        p = p * r + 1.0f;
-        uint32_t power = (cairn_bits_of(shifted) << 23) + 0x3f800000u;
-        float y = p * cairn_float_of(power);
-        return x > CAIRN_EXP_LOWEST ? y : 0.0f;
+        return x > CAIRN_EXP_LOWEST ? cairn_exp_floor(x) : 0.0f;
 }
 
 // log(x) in double for x >= 0 by atanh's series, the same on every machine; -inf for 0. Error below

@@ -185,9 +185,10 @@ int cairn_landmark_attend(const struct cairn_landmark_request *request, const ui
         }
         chunk_add(a);
         for (uint32_t q = 0; q < request->n_queries; q++) {
-                float sum = a->sums.sum[q], unit = sum > 0 ? 1.0f / sum : 0;
+                bool any = a->sums.max[q] > -INFINITY;
+                float sum = a->sums.sum[q], unit = any ? 1.0f / sum : 0;
                 ret_partial->lse[q] =
-                    sum > 0 ? (float)((double)a->sums.max[q] + cairn_log(sum)) : -INFINITY;
+                    any ? (float)((double)a->sums.max[q] + cairn_log(sum)) : -INFINITY;
                 for (uint32_t j = 0; j < v_dim; j++)
                         ret_partial->out[(size_t)q * v_dim + j] =
                             a->sums.out[q * a->sums.padded + j] * unit;

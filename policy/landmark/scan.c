@@ -189,8 +189,10 @@ void cairn_scan_codes(const struct cairn_landmark_layout *layout,
         run_means(layout, kernels, query, code_run, run, ret_mean, max_stride);
         const uint8_t *codes = code_run + layout->codes + (size_t)first * columns;
         const uint8_t *rows = code_run + layout->outlier_rows + (size_t)first * head.channels;
-        const uint16_t *scales =
-            (const uint16_t *)(const void *)(code_run + layout->scales + (size_t)first * 2);
+        float scales[CAIRN_RUN_TOKENS_MAX];
+        kernels->halves((const uint16_t *)(const void *)(code_run + layout->scales +
+                                                         (size_t)first * 2),
+                        groups * CAIRN_GROUP_TOKENS, scales);
         for (uint32_t q0 = 0; q0 < query->n; q0 += CAIRN_BATCH) {
                 uint32_t n = cairn_min_u32(query->n - q0, CAIRN_BATCH);
                 float units[CAIRN_BATCH];

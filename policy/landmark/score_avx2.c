@@ -10,6 +10,47 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
+BODY vf body_max(vf a, vf b)
+{
+        return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+BODY vf body_from_uint16(const uint16_t *at)
+{
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)at);
+        return (vf)_mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(x));
+}
+
+BODY vf body_from_int16(const int16_t *at)
+{
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)at);
+        return (vf)_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(x));
+}
+
+BODY vi body_from_int8(const int8_t *at)
+{
+        return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)at));
+}
+
+BODY void body_to_bytes(vi x, int8_t *at)
+{
+        const __m256i first =
+            _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                             -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1);
+        __m256i y = _mm256_shuffle_epi8((__m256i)x, first);
+        __m128i both = _mm_or_si128(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+        _mm_storel_epi64((__m128i *)(void *)at, both);
+}
+
+BODY vf body_swap(vf x, uint32_t h)
+{
+        if (h == 1)
+                return (vf)_mm256_permute_ps((__m256)x, 0xb1);
+        if (h == 2)
+                return (vf)_mm256_permute_ps((__m256)x, 0x4e);
+        return (vf)_mm256_permute2f128_ps((__m256)x, (__m256)x, 1);
+}
+
 BODY vf body_halves(const uint16_t *at)
 {
         return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
@@ -62,6 +103,7 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
         const __m256i nibble = _mm256_set1_epi8(15);
         const size_t query_bytes = (size_t)columns * 2 * CAIRN_GRID_POINTS;
         __m256i low[CAIRN_BATCH], high[CAIRN_BATCH];
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < queries; q++)
                 low[q] = high[q] = _mm256_setzero_si256();
         uint32_t j = 0;
@@ -71,6 +113,7 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                 __m256i a1 = _mm256_and_si256(_mm256_srli_epi16(a, 4), nibble);
                 __m256i b0 = _mm256_and_si256(b, nibble);
                 __m256i b1 = _mm256_and_si256(_mm256_srli_epi16(b, 4), nibble);
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++) {
                         const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
                         __m256i x = _mm256_add_epi8(look_up(table, a0), look_up(table + 16, a1));
@@ -85,6 +128,7 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                 __m256i a = load32(codes + (size_t)j * 32);
                 __m256i a0 = _mm256_and_si256(a, nibble);
                 __m256i a1 = _mm256_and_si256(_mm256_srli_epi16(a, 4), nibble);
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++) {
                         const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
                         __m256i x = _mm256_add_epi8(look_up(table, a0), look_up(table + 16, a1));
@@ -92,6 +136,7 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                         high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(x, 8));
                 }
         }
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < queries; q++)
                 store_sums(low[q], high[q], sums + (size_t)q * stride);
 }
@@ -156,15 +201,18 @@ ALWAYS void row_dots_of(const int8_t *row, uint32_t bytes, const int16_t *querie
                         int32_t *ret_dots)
 {
         __m256i sums[CAIRN_BATCH];
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < n; q++)
                 sums[q] = _mm256_setzero_si256();
         for (uint32_t j = 0; j < bytes; j += 16) {
                 __m256i x =
                     _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(row + j)));
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < n; q++)
                         sums[q] = _mm256_add_epi32(
                             sums[q], _mm256_madd_epi16(x, load32(queries + (size_t)q * bytes + j)));
         }
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < n; q++)
                 ret_dots[q] = total32(sums[q]);
 }
@@ -197,23 +245,29 @@ ALWAYS void value_block(const uint8_t *codes, const __m256i points[2],
         const __m256i nibble = _mm256_set1_epi8(15);
         for (uint32_t half = 0; half < 2; half++) {
                 __m256i sums[CAIRN_BATCH][2];
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++)
                         sums[q][0] = sums[q][1] = _mm256_setzero_si256();
+                CAIRN_UNROLL
                 for (uint32_t quad = 0; quad < 8; quad++) {
                         __m256i code = load32(codes + quad * 32);
                         code = half ? _mm256_srli_epi16(code, 4) : code;
                         code = _mm256_and_si256(code, nibble);
+                        CAIRN_UNROLL
                         for (uint32_t i = 0; i < dims; i++) {
                                 __m256i x = _mm256_shuffle_epi8(points[i], code);
+                                CAIRN_UNROLL
                                 for (uint32_t q = 0; q < queries; q++)
                                         sums[q][i] = _mm256_add_epi16(
                                             sums[q][i], _mm256_maddubs_epi16(weights[q][quad], x));
                         }
                 }
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++)
-                        for (uint32_t i = 0; i < dims; i++)
-                                add_columns(sums[q][i], units[q],
-                                            out + (size_t)q * out_stride + i * subs + half * 8);
+                        CAIRN_UNROLL
+                for (uint32_t i = 0; i < dims; i++)
+                        add_columns(sums[q][i], units[q],
+                                    out + (size_t)q * out_stride + i * subs + half * 8);
         }
 }
 

@@ -14,14 +14,86 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-BODY vf body_halves(const uint16_t *at)
+// Vectors of the compiler and of the intrinsics; under emulation they are different types.
+BODY vf from_ps(__m512 x)
+{
+        vf y;
+        memcpy(&y, &x, sizeof y);
+        return y;
+}
+
+BODY __m512 to_ps(vf x)
+{
+        __m512 y;
+        memcpy(&y, &x, sizeof y);
+        return y;
+}
+
+BODY vf from_halves(__m256 low, __m256 high)
 {
         vf x;
-        __m256 low = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
-        __m256 high = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(at + 8)));
         memcpy(&x, &low, sizeof low);
         memcpy((char *)&x + sizeof low, &high, sizeof high);
         return x;
+}
+
+BODY vf body_max(vf a, vf b)
+{
+        return from_ps(_mm512_max_ps(to_ps(a), to_ps(b)));
+}
+
+BODY vf body_from_uint16(const uint16_t *at)
+{
+        __m128i a = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(at + 8));
+        return from_halves(_mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(a)),
+                           _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(b)));
+}
+
+BODY vf body_from_int16(const int16_t *at)
+{
+        __m128i a = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(at + 8));
+        return from_halves(_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(a)),
+                           _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(b)));
+}
+
+BODY vi body_from_int8(const int8_t *at)
+{
+        vb x;
+        memcpy(&x, at, sizeof x);
+        return __builtin_convertvector(x, vi);
+}
+
+BODY void body_to_bytes(vi x, int8_t *at)
+{
+        vb y = __builtin_convertvector(x, vb);
+        memcpy(at, &y, sizeof y);
+}
+
+BODY vf body_swap(vf x, uint32_t h)
+{
+        switch (h) {
+        case 1:
+                return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12,
+                                               15, 14);
+        case 2:
+                return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15,
+                                               12, 13);
+        case 4:
+                return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9,
+                                               10, 11);
+        default:
+                return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5,
+                                               6, 7);
+        }
+}
+
+BODY vf body_halves(const uint16_t *at)
+{
+        return from_halves(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at)),
+                           _mm256_cvtph_ps(
+                               _mm_loadu_si128((const __m128i *)(const void *)(at + 8))));
 }
 
 BODY uint32_t body_mask(const int32_t *keys, int32_t threshold)
@@ -69,12 +141,14 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
 {
         const size_t query_bytes = (size_t)columns * 2 * CAIRN_GRID_POINTS;
         __m512i low[CAIRN_BATCH], high[CAIRN_BATCH], a0, a1, b0, b1;
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < queries; q++)
                 low[q] = high[q] = _mm512_setzero_si512();
         uint32_t j = 0;
         for (; j + 4 <= columns; j += 4) {
                 indices(_mm512_loadu_si512(codes + (size_t)j * 32), &a0, &a1);
                 indices(_mm512_loadu_si512(codes + (size_t)j * 32 + 64), &b0, &b1);
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++) {
                         const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
                         __m512i s = _mm512_loadu_si512(table), t = _mm512_loadu_si512(table + 64);
@@ -90,6 +164,7 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
         for (; j < columns;
              j++) { // one column in the lower half; the upper half looks up zeros (s is zero there)
                 indices(lower_half(codes + (size_t)j * 32), &a0, &a1);
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++) {
                         __m512i s = lower_half(tables + q * query_bytes + (size_t)j * 32);
                         __m512i x = _mm512_add_epi8(_mm512_permutexvar_epi8(a0, s),
@@ -98,6 +173,7 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                         high[q] = _mm512_add_epi16(high[q], _mm512_srli_epi16(x, 8));
                 }
         }
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < queries; q++)
                 store_sums(low[q], high[q], sums + (size_t)q * stride);
 }
@@ -152,16 +228,19 @@ ALWAYS void row_dots_of(const int8_t *row, uint32_t bytes, const int16_t *querie
 {
         __m512i sums[CAIRN_BATCH];
         uint32_t j = 0;
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < n; q++)
                 sums[q] = _mm512_setzero_si512();
         for (; j + 32 <= bytes; j += 32) {
                 __m512i x = _mm512_cvtepi8_epi16(
                     _mm256_loadu_si256((const __m256i *)(const void *)(row + j)));
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < n; q++)
                         sums[q] = _mm512_add_epi32(
                             sums[q], _mm512_madd_epi16(x, _mm512_loadu_si512(
                                                               queries + (size_t)q * bytes + j)));
         }
+        CAIRN_UNROLL
         for (uint32_t q = 0; q < n; q++) {
                 __m256i sum = _mm256_add_epi32(_mm512_castsi512_si256(sums[q]),
                                                _mm512_extracti64x4_epi64(sums[q], 1));
@@ -206,23 +285,29 @@ ALWAYS void value_block(const uint8_t *codes, const __m512i points[2],
         const __m512i nibble = _mm512_set1_epi8(15);
         for (uint32_t half = 0; half < 2; half++) {
                 __m512i sums[CAIRN_BATCH][2];
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++)
                         sums[q][0] = sums[q][1] = _mm512_setzero_si512();
+                CAIRN_UNROLL
                 for (uint32_t i = 0; i < 4; i++) {
                         __m512i code = _mm512_loadu_si512(codes + i * 64);
                         code = half ? _mm512_srli_epi16(code, 4) : code;
                         code = _mm512_and_si512(code, nibble);
+                        CAIRN_UNROLL
                         for (uint32_t d = 0; d < dims; d++) {
                                 __m512i x = _mm512_shuffle_epi8(points[d], code);
+                                CAIRN_UNROLL
                                 for (uint32_t q = 0; q < queries; q++)
                                         sums[q][d] = _mm512_add_epi16(
                                             sums[q][d], _mm512_maddubs_epi16(weights[q][i], x));
                         }
                 }
+                CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++)
-                        for (uint32_t d = 0; d < dims; d++)
-                                add_columns(sums[q][d], units[q],
-                                            out + (size_t)q * out_stride + d * subs + half * 8);
+                        CAIRN_UNROLL
+                for (uint32_t d = 0; d < dims; d++)
+                        add_columns(sums[q][d], units[q],
+                                    out + (size_t)q * out_stride + d * subs + half * 8);
         }
 }
 

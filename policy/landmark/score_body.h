@@ -15,8 +15,16 @@ typedef int16_t vs __attribute__((vector_size(LANES * 2)));
 typedef uint16_t vus __attribute__((vector_size(LANES * 2)));
 typedef int8_t vb __attribute__((vector_size(LANES)));
 
-BODY vf body_halves(const uint16_t *at);
-BODY uint32_t body_mask(const int32_t *keys, int32_t threshold);
+// What the including file defines for its ISA.
+BODY vf body_max(vf a, vf b);                 // a > b ? a : b
+BODY vf body_halves(const uint16_t *at);      // LANES fp16 to floats
+BODY vf body_from_uint16(const uint16_t *at); // LANES integers to floats
+BODY vf body_from_int16(const int16_t *at);
+BODY vi body_from_int8(const int8_t *at);
+BODY void body_to_bytes(vi x, int8_t *at); // the low bytes of integers in -128..255
+BODY uint32_t body_mask(const int32_t *keys,
+                        int32_t threshold); // bit i: keys[i] >= threshold, of 32
+BODY vf body_swap(vf x, uint32_t h);        // lane i gets lane i ^ h; h a constant below LANES
 
 enum {
         PARTS = CAIRN_LANES / LANES
@@ -44,37 +52,10 @@ BODY vf body_select(vi mask, vf a, vf b)
         return (vf)(((vi)a & mask) | ((vi)b & ~mask));
 }
 
-// a > b ? a : b
-BODY vf body_max(vf a, vf b)
-{
-        return body_select(a > b, a, b);
-}
-
 // a < b ? a : b
 BODY vf body_min(vf a, vf b)
 {
         return body_select(a < b, a, b);
-}
-
-BODY vf body_from_int16(const int16_t *at)
-{
-        vs x;
-        memcpy(&x, at, sizeof x);
-        return __builtin_convertvector(__builtin_convertvector(x, vi), vf);
-}
-
-BODY vf body_from_uint16(const uint16_t *at)
-{
-        vus x;
-        memcpy(&x, at, sizeof x);
-        return __builtin_convertvector(__builtin_convertvector(x, vi), vf);
-}
-
-BODY vi body_from_int8(const int8_t *at)
-{
-        vb x;
-        memcpy(&x, at, sizeof x);
-        return __builtin_convertvector(x, vi);
 }
 
 BODY vi body_round(vf x)
@@ -82,61 +63,82 @@ BODY vi body_round(vf x)
         return (vi)(x + 12582912.0f) - 0x4b400000;
 }
 
+// cairn_exp_floor
+BODY vf body_exp_floor(vf x)
+{
+        vf t = body_max(x, body_all(CAIRN_EXP_LOWEST)) * CAIRN_EXP_LOG2E;
+        vf shifted = t + CAIRN_EXP_ROUND;
+        vf f = t - (shifted - CAIRN_EXP_ROUND);
+        vf p = CAIRN_EXP_C5 * f + CAIRN_EXP_C4;
+        p = p * f + CAIRN_EXP_C3;
+        p = p * f + CAIRN_EXP_C2;
+        p = p * f + CAIRN_EXP_C1;
+        p = p * f + 1.0f;
+        return (vf)((vi)p + ((vi)shifted << 23));
+}
+
 // cairn_exp_negative
 BODY vf body_exp(vf x)
 {
-        vf c = body_max(x, body_all(CAIRN_EXP_LOWEST));
-        vf shifted = c * CAIRN_EXP_LOG2E + CAIRN_EXP_ROUND;
-        vf n = shifted - CAIRN_EXP_ROUND;
-        vf r = c - n * CAIRN_EXP_LN2_HI;
-        r = r - n * CAIRN_EXP_LN2_LO;
-        vf p = CAIRN_EXP_C6 * r + CAIRN_EXP_C5;
-        p = p * r + CAIRN_EXP_C4;
-        p = p * r + CAIRN_EXP_C3;
-        p = p * r + CAIRN_EXP_C2;
-        p = p * r + 1.0f;
-        p = p * r + 1.0f;
-        vi power = ((vi)shifted << 23) + 0x3f800000;
-        vf y = p * (vf)power;
-        return (vf)((vi)y & (x > body_all(CAIRN_EXP_LOWEST)));
+        return (vf)((vi)body_exp_floor(x) & (x > body_all(CAIRN_EXP_LOWEST)));
 }
 
-static float body_total(const vf parts[PARTS])
+BODY float body_total(const vf parts[PARTS])
 {
-        float lanes[CAIRN_LANES];
+        vf sums[PARTS];
+        CAIRN_UNROLL
         for (uint32_t i = 0; i < PARTS; i++)
-                body_store(lanes + i * LANES, parts[i]);
-        for (uint32_t half = CAIRN_LANES / 2; half > 0; half /= 2)
+                sums[i] = parts[i];
+        CAIRN_UNROLL
+        for (uint32_t half = PARTS / 2; half > 0; half /= 2)
                 for (uint32_t i = 0; i < half; i++)
-                        lanes[i] = lanes[i] + lanes[i + half];
-        return lanes[0];
+                        sums[i] = sums[i] + sums[i + half];
+        vf x = sums[0];
+        CAIRN_UNROLL
+        for (uint32_t h = LANES / 2; h > 0; h /= 2)
+                x = x + body_swap(x, h);
+        return x[0];
 }
 
-static float body_highest(vf x)
+BODY float body_highest(vf x)
 {
-        float lanes[LANES], max;
-        body_store(lanes, x);
-        max = lanes[0];
-        for (uint32_t i = 1; i < LANES; i++)
-                max = lanes[i] > max ? lanes[i] : max;
-        return max;
+        CAIRN_UNROLL
+        for (uint32_t h = LANES / 2; h > 0; h /= 2)
+                x = body_max(x, body_swap(x, h));
+        return x[0];
 }
 
-static float body_finish(const uint16_t *sums, const int16_t *outliers, const uint16_t *scales,
-                         uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores)
+static void body_halves_all(const uint16_t *halves, uint32_t n, float *ret_floats)
 {
-        vf max = body_all(-INFINITY), low = max, high = body_all(FLT_MAX);
-        for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i += LANES) {
-                vf score = body_from_uint16(sums + i) * terms->unit + terms->base;
-                score = score * body_halves(scales + i);
-                if (outliers)
-                        score = score + body_from_int16(outliers + i) * terms->outlier_unit;
-                score = score + terms->mean;
-                score = body_min(body_max(score, low), high);
+        for (uint32_t i = 0; i < n; i += LANES)
+                body_store(ret_floats + i, body_halves(halves + i));
+}
+
+BODY float body_finish_as(const uint16_t *sums, const int16_t *outliers, const float *scales,
+                          uint32_t n, const struct cairn_score_terms *terms, float *ret_scores,
+                          const bool with_outliers)
+{
+        vf max = body_all(-INFINITY), unit = body_all(terms->unit), base = body_all(terms->base);
+        vf outlier_unit = body_all(terms->outlier_unit), mean = body_all(terms->mean);
+        for (uint32_t i = 0; i < n; i += LANES) {
+                vf score = body_from_uint16(sums + i) * unit + base;
+                score = score * body_load(scales + i);
+                if (with_outliers)
+                        score = score + body_from_int16(outliers + i) * outlier_unit;
+                score = score + mean;
                 body_store(ret_scores + i, score);
                 max = body_max(score, max);
         }
         return body_highest(max);
+}
+
+static float body_finish(const uint16_t *sums, const int16_t *outliers, const float *scales,
+                         uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores)
+{
+        uint32_t n = groups * CAIRN_GROUP_TOKENS;
+        if (outliers)
+                return body_finish_as(sums, outliers, scales, n, terms, ret_scores, true);
+        return body_finish_as(sums, NULL, scales, n, terms, ret_scores, false);
 }
 
 static float body_largest(const float *scores, uint32_t n)
@@ -151,8 +153,9 @@ static float body_exp_sum(const float *scores, uint32_t n, float max)
 {
         vf parts[PARTS] = {{0}};
         for (uint32_t i = 0; i < n; i += CAIRN_LANES)
-                for (uint32_t p = 0; p < PARTS; p++)
-                        parts[p] = parts[p] + body_exp(body_load(scores + i + p * LANES) - max);
+                CAIRN_UNROLL
+        for (uint32_t p = 0; p < PARTS; p++)
+                parts[p] = parts[p] + body_exp_floor(body_load(scores + i + p * LANES) - max);
         return body_total(parts);
 }
 
@@ -217,8 +220,7 @@ static float body_to_int8(const float *row, uint32_t n, int8_t *ret_bytes)
                 largest = body_max((vf)((vi)body_load(row + j) & 0x7fffffff), largest);
         float max = body_highest(largest), inverse = cairn_int8_inverse(max);
         for (uint32_t j = 0; j < n; j += LANES) {
-                vb bytes = __builtin_convertvector(body_round(body_load(row + j) * inverse), vb);
-                memcpy(ret_bytes + j, &bytes, sizeof bytes);
+                body_to_bytes(body_round(body_load(row + j) * inverse), ret_bytes + j);
         }
         return inverse > 0 ? max * (1.0f / 127.0f) : 0;
 }
@@ -244,9 +246,9 @@ static float body_dot(const float *a, const float *b, uint32_t n)
 {
         vf parts[PARTS] = {{0}};
         for (uint32_t j = 0; j < n; j += CAIRN_LANES)
-                for (uint32_t p = 0; p < PARTS; p++)
-                        parts[p] =
-                            parts[p] + body_load(a + j + p * LANES) * body_load(b + j + p * LANES);
+                CAIRN_UNROLL
+        for (uint32_t p = 0; p < PARTS; p++)
+                parts[p] = parts[p] + body_load(a + j + p * LANES) * body_load(b + j + p * LANES);
         return body_total(parts);
 }
 
@@ -256,19 +258,31 @@ static void body_axpy(const float *row, float weight, uint32_t n, float *out)
                 body_store(out + j, body_load(out + j) + body_load(row + j) * weight);
 }
 
+// Butterflies at a distance h below LANES: each lane adds its partner to itself, or to its negative
+// in the upper lane.
+BODY vf body_butterfly(vf x, const uint32_t h)
+{
+        vi flip;
+        CAIRN_UNROLL
+        for (uint32_t i = 0; i < LANES; i++)
+                flip[i] = i & h ? INT32_MIN : 0;
+        return body_swap(x, h) + (vf)((vi)x ^ flip);
+}
+
 static void body_hadamard(float *x, uint32_t n)
 {
-        uint32_t step = n < LANES ? n : LANES;
-        for (uint32_t h = 1; h < step; h *= 2) {
-                for (uint32_t i = 0; i < n; i += 2 * h) {
-                        for (uint32_t j = i; j < i + h; j++) {
-                                float a = x[j], b = x[j + h];
-                                x[j] = a + b;
-                                x[j + h] = a - b;
-                        }
-                }
+        if (n < LANES) {
+                cairn_kernels_scalar.hadamard(x, n);
+                return;
         }
-        for (uint32_t h = step; h < n; h *= 2) {
+        for (uint32_t i = 0; i < n; i += LANES) {
+                vf y = body_load(x + i);
+                CAIRN_UNROLL
+                for (uint32_t h = 1; h < LANES; h *= 2)
+                        y = body_butterfly(y, h);
+                body_store(x + i, y);
+        }
+        for (uint32_t h = LANES; h < n; h *= 2) {
                 for (uint32_t i = 0; i < n; i += 2 * h) {
                         for (uint32_t j = i; j < i + h; j += LANES) {
                                 vf a = body_load(x + j), b = body_load(x + j + h);
@@ -278,8 +292,8 @@ static void body_hadamard(float *x, uint32_t n)
                 }
         }
         float unit = (float)(1.0 / sqrt(n));
-        for (uint32_t i = 0; i < n; i++)
-                x[i] = x[i] * unit;
+        for (uint32_t i = 0; i < n; i += LANES)
+                body_store(x + i, body_load(x + i) * unit);
 }
 
 // Codes of LANES sub-quantizers at y, whose coordinates lie `subs` apart.
@@ -289,10 +303,13 @@ BODY vi body_nearest_block(const float *y, uint32_t subs, float inverse, uint32_
 {
         vf scaled[CAIRN_GRID_DIMS_MAX], best = body_all(INFINITY);
         vi code = {0};
+        CAIRN_UNROLL
         for (uint32_t i = 0; i < dims; i++)
                 scaled[i] = body_load(y + i * subs) * inverse;
+        CAIRN_UNROLL
         for (int32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
                 vf distance = body_all(halves[c]);
+                CAIRN_UNROLL
                 for (uint32_t i = 0; i < dims; i++)
                         distance = distance - scaled[i] * points[c][i];
                 vi nearer = distance < best;
@@ -342,23 +359,24 @@ static void body_byte_weights(const float *weights, const uint16_t *scales, uint
                 VECTORS = CAIRN_GROUP_TOKENS / LANES
         };
         vf products[VECTORS], parts[PARTS] = {{0}}, max = {0};
+        CAIRN_UNROLL
         for (uint32_t i = 0; i < VECTORS; i++) {
                 products[i] = body_load(weights + i * LANES) * body_halves(scales + i * LANES);
                 parts[i % PARTS] = parts[i % PARTS] + products[i];
                 max = body_max(products[i], max);
         }
         float inverse = cairn_byte_weights_inverse(body_total(parts), body_highest(max));
+        CAIRN_UNROLL
         for (uint32_t i = 0; i < VECTORS; i++) {
-                vb bytes = __builtin_convertvector(body_round(products[i] * inverse), vb);
-                memcpy(ret_bytes + i * LANES, &bytes, sizeof bytes);
+                body_to_bytes(body_round(products[i] * inverse), (int8_t *)ret_bytes + i * LANES);
         }
         *ret_unit = inverse > 0 ? 1.0f / inverse : 0;
 }
 
-#define BODY_KERNELS                                                                           \
-        .finish = body_finish, .largest = body_largest, .exp_sum = body_exp_sum,               \
-        .exp_weights = body_exp_weights, .rank_max = body_rank_max, .rank_sum = body_rank_sum, \
-        .collect = body_collect, .centre = body_centre, .to_int8 = body_to_int8,               \
-        .from_int8 = body_from_int8_row, .add_squares = body_add_squares, .dot = body_dot,     \
-        .axpy = body_axpy, .hadamard = body_hadamard, .nearest = body_nearest,                 \
+#define BODY_KERNELS                                                                               \
+        .halves = body_halves_all, .finish = body_finish, .largest = body_largest,                 \
+        .exp_sum = body_exp_sum, .exp_weights = body_exp_weights, .rank_max = body_rank_max,       \
+        .rank_sum = body_rank_sum, .collect = body_collect, .centre = body_centre,                 \
+        .to_int8 = body_to_int8, .from_int8 = body_from_int8_row, .add_squares = body_add_squares, \
+        .dot = body_dot, .axpy = body_axpy, .hadamard = body_hadamard, .nearest = body_nearest,    \
         .byte_weights = body_byte_weights

@@ -53,18 +53,22 @@ static void outlier_sums(const uint8_t *rows, uint32_t pairs, uint32_t groups,
         }
 }
 
-static float finish(const uint16_t *sums, const int16_t *outliers, const uint16_t *scales,
+static void halves(const uint16_t *from, uint32_t n, float *ret_floats)
+{
+        for (uint32_t i = 0; i < n; i++)
+                ret_floats[i] = cairn_half_to_float(from[i]);
+}
+
+static float finish(const uint16_t *sums, const int16_t *outliers, const float *scales,
                     uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores)
 {
         float max = -INFINITY;
         for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i++) {
                 float score = (float)sums[i] * terms->unit + terms->base;
-                score = score * cairn_half_to_float(scales[i]);
+                score = score * scales[i];
                 if (outliers)
                         score = score + (float)outliers[i] * terms->outlier_unit;
                 score = score + terms->mean;
-                score = score > -INFINITY ? score : -INFINITY;
-                score = score < FLT_MAX ? score : FLT_MAX;
                 ret_scores[i] = score;
                 max = score > max ? score : max;
         }
@@ -83,8 +87,7 @@ static float exp_sum(const float *scores, uint32_t n, float max)
 {
         float lanes[CAIRN_LANES] = {0};
         for (uint32_t i = 0; i < n; i++)
-                lanes[i % CAIRN_LANES] =
-                    lanes[i % CAIRN_LANES] + cairn_exp_negative(scores[i] - max);
+                lanes[i % CAIRN_LANES] = lanes[i % CAIRN_LANES] + cairn_exp_floor(scores[i] - max);
         return lanes_total(lanes);
 }
 
@@ -268,6 +271,7 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .isa = CAIRN_ISA_SCALAR,
     .table_sums = table_sums,
     .outlier_sums = outlier_sums,
+    .halves = halves,
     .finish = finish,
     .largest = largest,
     .exp_sum = exp_sum,
