@@ -160,7 +160,6 @@ static const char *nearest_key(const char *name, size_t *ret_distance)
 
 // ---- one value ----
 
-
 // data_dir may be given more than once as a flag: the directories add up.
 static char *append_directory(char *list, const char *more)
 {
@@ -295,10 +294,9 @@ static bool is_switch(const char *flag, enum cairn_config_action *ret_action)
                 const char *flag;
                 enum cairn_config_action action;
         } switches[] = {
-            {"--help", CAIRN_CONFIG_HELP},        {"-h", CAIRN_CONFIG_HELP},
-            {"--version", CAIRN_CONFIG_VERSION},  {"--check-config", CAIRN_CONFIG_CHECK},
-            {"--dump-config", CAIRN_CONFIG_DUMP},
-            {"--example-config", CAIRN_CONFIG_EXAMPLE},
+            {"--help", CAIRN_CONFIG_HELP},          {"-h", CAIRN_CONFIG_HELP},
+            {"--version", CAIRN_CONFIG_VERSION},    {"--check-config", CAIRN_CONFIG_CHECK},
+            {"--dump-config", CAIRN_CONFIG_DUMP},   {"--example-config", CAIRN_CONFIG_EXAMPLE},
             {"--manual-keys", CAIRN_CONFIG_MANUAL}, // for the man page alone
         };
 
@@ -416,8 +414,7 @@ static int resolve_access(struct cairn_config *config, char *ret_text)
         if (cairn_ids_parse(config->allowed_gids, true, &access->gids, word) != CAIRN_OK)
                 return REFUSE(ret_text, "configuration: allowed_gids: no group \"%s\" here", word);
         if (cairn_ids_parse(config->operator_gids, true, &access->operators, word) != CAIRN_OK)
-                return REFUSE(ret_text, "configuration: operator_gids: no group \"%s\" here",
-                              word);
+                return REFUSE(ret_text, "configuration: operator_gids: no group \"%s\" here", word);
         return CAIRN_OK;
 }
 
@@ -427,7 +424,8 @@ int cairn_config_resolve(struct cairn_config *config, char *ret_text)
 
         for (size_t i = 0; i < cairn_config_keys_count; i++) {
                 const struct cairn_config_key *key = &cairn_config_keys[i];
-                const char *text = config->texts[i] ? config->texts[i] : cairn_config_default_text(config, i);
+                const char *text =
+                    config->texts[i] ? config->texts[i] : cairn_config_default_text(config, i);
                 uint8_t *field = (uint8_t *)config + key->offset;
                 char why[128];
                 uint64_t value;

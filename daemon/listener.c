@@ -3,11 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "daemon/connection.h"
@@ -64,7 +66,7 @@ static void make_directory(const char *path)
         char directory[CAIRN_SOCKET_PATH_BYTES_MAX + 1];
         char *slash;
 
-        (void)strcpy(directory, path); // its length was checked with the configuration
+        memcpy(directory, path, strlen(path) + 1); // its length was checked with the configuration
         slash = strrchr(directory, '/');
         if (!slash || slash == directory)
                 return;
@@ -74,9 +76,8 @@ static void make_directory(const char *path)
                           strerror(errno));
 }
 
-int cairn_listener_open(struct cairn_server *server)
+int cairn_listener_bind(const char *path, int *ret_fd, struct stat *ret_info)
 {
-        const char *path = server->config->socket;
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         mode_t mask;
         int status;
@@ -96,14 +97,56 @@ int cairn_listener_open(struct cairn_server *server)
         mask = umask(SOCKET_MODE_MASK);
         status = bind(fd, (const struct sockaddr *)&address, sizeof(address));
         (void)umask(mask);
-        if (status != 0 || lstat(path, &server->socket_info) != 0 || listen(fd, BACKLOG) != 0) {
+        if (status != 0 || lstat(path, ret_info) != 0 || listen(fd, BACKLOG) != 0) {
                 cairn_log(CAIRN_LOG_ERROR, "check that its directory is there and writable",
                           "cannot listen on %s: %s", path, strerror(errno));
                 (void)close(fd); // nothing was written
                 return CAIRN_EIO;
         }
+        *ret_fd = fd;
+        return CAIRN_OK;
+}
+
+void cairn_listener_unlink(const char *path, const struct stat *info)
+{
+        struct stat now;
+
+        if (lstat(path, &now) == 0 && now.st_dev == info->st_dev && now.st_ino == info->st_ino)
+                (void)unlink(path); // a stale one is replaced at the next start
+}
+
+// The socket that systemd made and holds, if it did: it stays when the daemon goes.
+static int take_activated(struct cairn_server *server, bool *ret_taken)
+{
+        int count = sd_listen_fds(1);
+        int fd = SD_LISTEN_FDS_START;
+
+        *ret_taken = count > 0;
+        if (count <= 0)
+                return CAIRN_OK;
+        if (count > 1 || sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) <= 0) {
+                cairn_log(CAIRN_LOG_ERROR, "name one ListenStream= with a path in cairnd.socket",
+                          "socket activation passed %d descriptors, or one that is no listening "
+                          "Unix socket",
+                          count);
+                return CAIRN_EINVAL;
+        }
+        if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
+                return CAIRN_EIO;
+        cairn_log(CAIRN_LOG_INFO, NULL, "the socket comes from systemd");
         server->listen_fd = fd;
         return CAIRN_OK;
+}
+
+int cairn_listener_open(struct cairn_server *server)
+{
+        bool taken;
+        int status = take_activated(server, &taken);
+
+        if (taken || status != CAIRN_OK)
+                return status;
+        return cairn_listener_bind(server->config->socket, &server->listen_fd,
+                                   &server->socket_info);
 }
 
 static void on_backoff(uv_timer_t *timer)
@@ -121,13 +164,12 @@ static void back_off(struct cairn_server *server, int error)
         (void)uv_timer_start(&server->backoff, on_backoff, BACKOFF_MS, 0);
 }
 
-// Too many connections: told so, in a frame, and closed.
-static void turn_away(struct cairn_server *server, int fd)
+// Told why, in a frame, and closed.
+static void turn_away(struct cairn_server *server, int fd, int status, const char *text)
 {
-        static const char text[] = "too many connections; retry later, or raise connections_max";
         Cairn__ErrorReply reply = CAIRN__ERROR_REPLY__INIT;
         struct cairn_frame_header header = {
-            .kind = CAIRN_KIND_HELLO, .reply = true, .status = CAIRN_EBUSY};
+            .kind = CAIRN_KIND_HELLO, .reply = true, .status = status};
         uint8_t *bytes;
         size_t size;
 
@@ -138,9 +180,23 @@ static void turn_away(struct cairn_server *server, int fd)
         }
         (void)close(fd); // as above
         server->counters.connections_refused++;
+}
+
+static void refuse_excess(struct cairn_server *server, int fd)
+{
+        turn_away(server, fd, CAIRN_EBUSY,
+                  "too many connections; retry later, or raise connections_max");
         cairn_log(CAIRN_LOG_WARNING, "raise connections_max, or look who connects",
                   "turned a connection away: %llu are open",
                   (unsigned long long)server->counters.connections);
+}
+
+static void refuse_peer(struct cairn_server *server, int fd, const struct cairn_peer *peer)
+{
+        turn_away(server, fd, CAIRN_EPERM,
+                  "this user may not connect; add it to allowed_uids or its group to allowed_gids");
+        cairn_log(CAIRN_LOG_WARNING, "add it to allowed_uids or allowed_gids if it should",
+                  "turned a connection of uid %u away", (unsigned)peer->uid);
 }
 
 static void on_listener(uv_poll_t *poll, int status, int events)
@@ -151,8 +207,7 @@ static void on_listener(uv_poll_t *poll, int status, int events)
         if (status < 0)
                 return;
         for (int i = 0; i < ACCEPTS_A_TURN_MAX; i++) {
-                struct ucred peer;
-                socklen_t size = sizeof(peer);
+                struct cairn_peer peer;
                 int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
                 if (fd < 0) {
@@ -161,12 +216,14 @@ static void on_listener(uv_poll_t *poll, int status, int events)
                                 back_off(server, errno);
                         return; // EAGAIN, or a peer that went again
                 }
-                if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+                if (cairn_peer_of(fd, &peer) != CAIRN_OK) {
                         (void)close(fd); // nothing was written
                         continue;
                 }
-                if (server->counters.connections >= server->config->connections_max)
-                        turn_away(server, fd);
+                if (!cairn_access_may_connect(&server->config->access, &peer))
+                        refuse_peer(server, fd, &peer);
+                else if (server->counters.connections >= server->config->connections_max)
+                        refuse_excess(server, fd);
                 else
                         (void)cairn_connection_create(server, fd, peer.uid); // no memory: closed
         }
@@ -180,13 +237,9 @@ int cairn_listener_start(struct cairn_server *server)
 
 void cairn_listener_close(struct cairn_server *server)
 {
-        struct stat info;
-
         if (server->listen_fd < 0)
                 return;
-        if (lstat(server->config->socket, &info) == 0 &&
-            info.st_dev == server->socket_info.st_dev && info.st_ino == server->socket_info.st_ino)
-                (void)unlink(server->config->socket); // a stale one is replaced at the next start
-        (void)close(server->listen_fd);               // nothing was written
+        cairn_listener_unlink(server->config->socket, &server->socket_info);
+        (void)close(server->listen_fd); // nothing was written
         server->listen_fd = -1;
 }

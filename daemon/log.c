@@ -36,6 +36,7 @@ void cairn_log_init(enum cairn_log_level level)
 {
         state.level = level;
         state.journal = getenv("JOURNAL_STREAM") != NULL;
+        (void)setvbuf(stderr, NULL, _IOLBF, 2 * LINE_BYTES_MAX); // a line is one write
 }
 
 void cairn_log_set_level(enum cairn_log_level level)

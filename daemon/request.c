@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "daemon/clock.h"
+#include "daemon/access.h"
 #include "daemon/connection.h"
+#include "daemon/log.h"
+#include "daemon/operate.h"
 #include "daemon/serve.h"
 #include "daemon/server.h"
 #include "proto/status.h"
@@ -46,6 +49,8 @@ static void serve(struct cairn_request *request)
         case CAIRN_KIND_ATTEND: cairn_serve_retrieve(request); return;
         case CAIRN_KIND_FETCH_ROWS: cairn_serve_fetch_rows(request); return;
         case CAIRN_KIND_STATS: cairn_serve_stats(request); return;
+        case CAIRN_KIND_RELOAD: cairn_serve_reload(request); return;
+        case CAIRN_KIND_DRAIN: cairn_serve_drain(request); return;
         default:
                 cairn_request_fail(request, CAIRN_EUNSUPPORTED,
                                    "this daemon does not do %s yet; update it, or do without",
@@ -59,6 +64,14 @@ static bool allowed_while_draining(uint32_t kind)
 {
         return kind == CAIRN_KIND_PING || kind == CAIRN_KIND_STATS || kind == CAIRN_KIND_RELEASE ||
                kind == CAIRN_KIND_CLOSE_CONTEXT || kind == CAIRN_KIND_RELEASE_ARENA;
+}
+
+static bool from_operator(const struct cairn_request *request)
+{
+        struct cairn_peer peer;
+
+        return cairn_peer_of(request->connection->fd, &peer) == CAIRN_OK &&
+               cairn_access_is_operator(&request->server->config->access, &peer);
 }
 
 // Checks that hold for all kinds, then the handler.
@@ -90,6 +103,13 @@ static void dispatch(struct cairn_request *request, const struct cairn_frame *fr
             !allowed_while_draining(request->kind)) {
                 cairn_request_fail(request, CAIRN_ECANCELLED,
                                    "the daemon is stopping; retry when it is back");
+                return;
+        }
+        if (cairn_operator_only(request->kind) && !from_operator(request)) {
+                cairn_request_fail(request, CAIRN_EPERM,
+                                   "%s is for operators: root, the daemon's user, or a group in "
+                                   "operator_gids",
+                                   cairn_kind_name(request->kind));
                 return;
         }
         request->message = message;
@@ -206,6 +226,18 @@ static bool queue_reply(struct cairn_request *request, int status, const void *m
         return true;
 }
 
+static void note_duration(const struct cairn_request *request, uint64_t duration_ns)
+{
+        struct cairn_server *server = request->server;
+        uint64_t slow_ms = server->config->slow_request_ms;
+
+        cairn_stats_add_latency(&server->counters.latency[request->kind], duration_ns);
+        if (slow_ms > 0 && duration_ns >= slow_ms * 1000000u)
+                cairn_log(CAIRN_LOG_WARNING, NULL, "slow: %s %llu of tenant %u took %llu ms",
+                          cairn_kind_name(request->kind), (unsigned long long)request->id,
+                          request->session->tenant, (unsigned long long)(duration_ns / 1000000u));
+}
+
 static void answer(struct cairn_request *request, int status, const void *message, uint8_t *payload,
                    size_t payload_bytes)
 {
@@ -213,8 +245,7 @@ static void answer(struct cairn_request *request, int status, const void *messag
         set_state(request, CAIRN_REQUEST_ANSWERED);
         if (status != CAIRN_OK)
                 request->server->counters.requests_failed[request->kind]++;
-        cairn_stats_add_latency(&request->server->counters.latency[request->kind],
-                                cairn_clock_ns() - request->received_ns);
+        note_duration(request, cairn_clock_ns() - request->received_ns);
         if (request->connection->closed)
                 free(payload);
         else if (!queue_reply(request, status, message, payload, payload_bytes))

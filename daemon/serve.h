@@ -34,6 +34,8 @@ void cairn_serve_fetch_rows(struct cairn_request *request);
 
 // serve_admin.c
 void cairn_serve_stats(struct cairn_request *request);
+void cairn_serve_reload(struct cairn_request *request);
+void cairn_serve_drain(struct cairn_request *request);
 
 // ---- shared by the handlers of blocks ----
 

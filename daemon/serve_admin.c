@@ -1,8 +1,9 @@
-// Stats: the numbers of daemon and store, one metric each.
+// Stats, Reload and Drain.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/operate.h"
 #include "daemon/serve.h"
 #include "daemon/server.h"
 #include "daemon/stats.h"
@@ -54,4 +55,30 @@ void cairn_serve_stats(struct cairn_request *request)
         reply.metrics = sheet->pointers;
         reply.n_metrics = sheet->count;
         cairn_request_reply(request, &reply);
+}
+
+void cairn_serve_reload(struct cairn_request *request)
+{
+        Cairn__ReloadReply reply = CAIRN__RELOAD_REPLY__INIT;
+        char text[CAIRN_TEXT_BYTES_MAX];
+        int status = cairn_operate_reload(request->server, text);
+
+        if (status != CAIRN_OK) {
+                cairn_request_fail(request, status, "%s", text);
+                return;
+        }
+        reply.text = text;
+        cairn_request_reply(request, &reply);
+}
+
+// Answers, then stops as SIGTERM does: what is under way ends, and all blocks go to disk.
+void cairn_serve_drain(struct cairn_request *request)
+{
+        const Cairn__DrainRequest *message = request->message;
+        Cairn__DrainReply reply = CAIRN__DRAIN_REPLY__INIT;
+        struct cairn_server *server = request->server;
+        uint64_t limit_ms = message->limit_ms ? message->limit_ms : server->config->stop_timeout_ms;
+
+        cairn_request_reply(request, &reply);
+        cairn_server_stop(server, limit_ms);
 }

@@ -14,6 +14,8 @@
 #include "daemon/connection.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "daemon/metrics.h"
+#include "daemon/operate.h"
 #include "policy/landmark/landmark.h"
 #include "proto/status.h"
 
@@ -170,6 +172,7 @@ static void finish_stop(struct cairn_server *server)
             server->counters.contexts_unfinished > 0 || cairn_scorer_pending(server->scorer) > 0 ||
             !server->store)
                 return;
+        cairn_metrics_stop(server->metrics);
         (void)uv_poll_stop(&server->store_poll);
         uv_close((uv_handle_t *)&server->store_poll, NULL);
         cairn_store_close(server->store);
@@ -179,7 +182,7 @@ static void finish_stop(struct cairn_server *server)
 
 static void stop_step(struct cairn_server *server, uint64_t now_ms)
 {
-        uint64_t half_ms = server->config->stop_timeout_ms / 2;
+        uint64_t half_ms = server->stop_limit_ms / 2;
 
         if (server->state == CAIRN_SERVER_DRAINING &&
             (server->counters.requests_inflight == 0 ||
@@ -194,12 +197,14 @@ static void stop_step(struct cairn_server *server, uint64_t now_ms)
         }
 }
 
-static void begin_stop(struct cairn_server *server)
+void cairn_server_stop(struct cairn_server *server, uint64_t limit_ms)
 {
+        if (server->state >= CAIRN_SERVER_DRAINING)
+                return;
         server->state = CAIRN_SERVER_DRAINING;
-        server->stop_deadline_ms = cairn_clock_ms() + server->config->stop_timeout_ms;
-        cairn_log(CAIRN_LOG_INFO, NULL, "stopping within %llu ms",
-                  (unsigned long long)server->config->stop_timeout_ms);
+        server->stop_limit_ms = limit_ms;
+        server->stop_deadline_ms = cairn_clock_ms() + limit_ms;
+        cairn_log(CAIRN_LOG_INFO, NULL, "stopping within %llu ms", (unsigned long long)limit_ms);
         (void)sd_notify(0, "STOPPING=1\nSTATUS=Draining");
         (void)uv_timer_stop(&server->backoff);
         uv_close((uv_handle_t *)&server->listener, NULL);
@@ -215,7 +220,7 @@ static void on_signal(uv_signal_t *handle, int number)
                 cairn_log(CAIRN_LOG_WARNING, NULL, "signal %d again: exiting at once", number);
                 _exit(1);
         }
-        begin_stop(server);
+        cairn_server_stop(server, server->config->stop_timeout_ms);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -325,6 +330,8 @@ static int init_handles(struct cairn_server *server)
         if (uv_timer_init(loop, &server->tick) != 0 || uv_timer_init(loop, &server->backoff) != 0 ||
             uv_idle_init(loop, &server->deferral) != 0 ||
             uv_signal_init(loop, &server->signals[0]) != 0 ||
+            uv_signal_init(loop, &server->hangup) != 0 ||
+            uv_timer_init(loop, &server->watchdog) != 0 ||
             uv_signal_init(loop, &server->signals[1]) != 0)
                 return CAIRN_ENOMEM;
         server->tick.data = server;
@@ -362,7 +369,10 @@ static int start(struct cairn_server *server)
             uv_signal_start(&server->signals[0], on_signal, SIGTERM) != 0 ||
             uv_signal_start(&server->signals[1], on_signal, SIGINT) != 0)
                 return CAIRN_EIO;
-        return cairn_listener_start(server);
+        status = cairn_operate_start(server);
+        if (status == CAIRN_OK)
+                status = cairn_metrics_create(server, &server->metrics);
+        return status == CAIRN_OK ? cairn_listener_start(server) : status;
 }
 
 static void announce(struct cairn_server *server)
@@ -384,7 +394,7 @@ static void announce(struct cairn_server *server)
         (void)sd_notifyf(0, "READY=1\nSTATUS=Serving on %s", server->config->socket);
 }
 
-int cairn_server_run(const struct cairn_config *config)
+int cairn_server_run(struct cairn_config *config)
 {
         struct cairn_server *server = calloc(1, sizeof(*server));
         int status;
@@ -397,7 +407,6 @@ int cairn_server_run(const struct cairn_config *config)
         server->incarnation = new_incarnation();
         server->receive_buffer = malloc(CAIRN_RECEIVE_BYTES);
         (void)signal(SIGPIPE, SIG_IGN);
-        (void)signal(SIGHUP, SIG_IGN); // nothing to read anew yet
         (void)umask(0077);
         raise_descriptor_limit();
         status = server->receive_buffer ? start(server) : CAIRN_ENOMEM;
@@ -412,6 +421,7 @@ int cairn_server_run(const struct cairn_config *config)
         while (uv_run(&server->loop, UV_RUN_DEFAULT) != 0)
                 ;
         (void)uv_loop_close(&server->loop); // every handle is closed
+        cairn_metrics_destroy(server->metrics);
         cairn_space_table_finish(&server->spaces);
         free(server->receive_buffer);
         free(server);

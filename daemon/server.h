@@ -16,6 +16,7 @@
 #include "storage/store.h"
 
 struct cairn_connection;
+struct cairn_metrics;
 
 enum cairn_server_state {
         CAIRN_SERVER_STARTING = 0,
@@ -26,7 +27,7 @@ enum cairn_server_state {
 };
 
 struct cairn_server {
-        const struct cairn_config *config;
+        struct cairn_config *config;
         uv_loop_t loop;
         uv_poll_t listener;
         uv_poll_t store_poll;
@@ -34,16 +35,20 @@ struct cairn_server {
         uv_timer_t backoff; // accepts again when it fires
         uv_idle_t deferral; // runs while `deferred` holds someone
         uv_signal_t signals[2];
+        uv_signal_t hangup;
+        uv_timer_t watchdog;
         int listen_fd;
         struct stat socket_info; // of the socket file that this daemon made
         enum cairn_server_state state;
         uint64_t incarnation; // of this process, never 0
         uint64_t started_ms;
         uint64_t stop_deadline_ms;
+        uint64_t stop_limit_ms;
         uint64_t lease_last;
         uint64_t context_last;
         struct cairn_store *store;
         struct cairn_scorer *scorer;
+        struct cairn_metrics *metrics; // NULL: not served over HTTP
         struct cairn_space_table spaces;
         struct cairn_connection *connections;
         struct cairn_connection *deferred_head;
@@ -54,7 +59,10 @@ struct cairn_server {
 };
 
 // Opens store and socket, serves until a signal ends it. Returns the exit code; errors are logged.
-int cairn_server_run(const struct cairn_config *config);
+int cairn_server_run(struct cairn_config *config);
+
+// Stops as SIGTERM does, within limit_ms.
+void cairn_server_stop(struct cairn_server *server, uint64_t limit_ms);
 
 // The connection goes on in the next turn of the loop.
 void cairn_server_defer(struct cairn_connection *connection);

@@ -1,0 +1,162 @@
+// The configuration, printed: help, values with their sources, an example file, the list in the man
+// page. All come from the one table.
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/config.h"
+#include "daemon/config_table.h"
+
+enum {
+        TYPE_BYTES = 128,
+        EXAMPLE_COLUMNS = 100
+};
+
+const char *cairn_config_source_name(enum cairn_config_source source)
+{
+        static const char *const names[] = {"default", "file", "environment", "flag"};
+
+        return names[source];
+}
+
+// "BYTES or %", "memory|disk", "COUNT|auto".
+static const char *type_text(const struct cairn_config_key *key, char ret_text[TYPE_BYTES])
+{
+        size_t used = 0;
+
+        if (key->type == CAIRN_CONFIG_CHOICE) {
+                for (const struct cairn_config_choice *c = key->choices; c->name; c++)
+                        used += (size_t)snprintf(ret_text + used, TYPE_BYTES - used, "%s%s",
+                                                 used ? "|" : "", c->name); // a few short words
+                return ret_text;
+        }
+        (void)snprintf(ret_text, TYPE_BYTES, "%s%s", cairn_config_type_name(key->type),
+                       key->whole                           ? " or %"
+                       : strcmp(key->fallback, "auto") == 0 ? "|auto"
+                                                            : "");
+        return ret_text;
+}
+
+static const char *fallback_text(const struct cairn_config_key *key)
+{
+        return key->fallback[0] ? key->fallback : "empty";
+}
+
+void cairn_config_print_help(FILE *to)
+{
+        (void)fprintf(
+            to, "cairnd - KV-cache storage daemon\n\nUsage: cairnd [--config FILE] "
+                "[--KEY VALUE]...\n\n  --help            this text\n  --version         the "
+                "version\n  --check-config    read the configuration, say what is wrong, exit\n"
+                "  --dump-config     print every value and where it comes from, exit\n"
+                "  --example-config  print a configuration file with every key, exit\n\nKeys (in"
+                " the file: key = value; in the environment: CAIRN_KEY; [r]: Reload or SIGHUP "
+                "changes it):\n\n");
+        for (size_t i = 0; i < cairn_config_keys_count; i++) {
+                const struct cairn_config_key *key = &cairn_config_keys[i];
+                char type[TYPE_BYTES];
+
+                (void)fprintf(to, "  --%s %s%s\n      %s Default: %s.\n", key->name,
+                              type_text(key, type), key->live ? " [r]" : "", key->help,
+                              fallback_text(key));
+        }
+}
+
+bool cairn_config_print(const struct cairn_config *config, FILE *to)
+{
+        bool written = fprintf(to, "[cairnd]\n") >= 0;
+
+        for (size_t i = 0; i < cairn_config_keys_count; i++) {
+                const struct cairn_config_key *key = &cairn_config_keys[i];
+                const uint8_t *field = (const uint8_t *)config + key->offset;
+                const char *text =
+                    config->texts[i] ? config->texts[i] : cairn_config_default_text(config, i);
+                bool computed = (key->whole && strchr(text, '%')) ||
+                                (key->type == CAIRN_CONFIG_COUNT && strcmp(text, "auto") == 0);
+                uint64_t value = 0;
+
+                written = fprintf(to, "%s = %s", key->name, text) >= 0 && written;
+                if (computed) {
+                        memcpy(&value, field, sizeof(value));
+                        written = fprintf(to, " ; %llu", (unsigned long long)value) >= 0 && written;
+                }
+                written = fprintf(to, " ; from %s\n",
+                                  cairn_config_source_name(config->sources[i])) >= 0 &&
+                          written;
+        }
+        return written;
+}
+
+// ---- documents ----
+
+// Words of `text`, in lines that begin with `prefix`.
+static void print_wrapped(FILE *to, const char *prefix, const char *text)
+{
+        size_t column = 0;
+
+        while (*(text += strspn(text, " ")) != '\0') {
+                size_t size = strcspn(text, " ");
+
+                if (column > 0 && column + 1 + size > EXAMPLE_COLUMNS) {
+                        (void)fputc('\n', to);
+                        column = 0;
+                }
+                if (column == 0)
+                        column = (size_t)fprintf(to, "%s%.*s", prefix, (int)size, text);
+                else
+                        column += (size_t)fprintf(to, " %.*s", (int)size, text);
+                text += size;
+        }
+        (void)fputc('\n', to);
+}
+
+void cairn_config_print_example(FILE *to)
+{
+        (void)fprintf(to,
+                      "# cairnd's configuration: every key, with its default. cairn.conf(5) says "
+                      "more.\n# After a change: cairnd --check-config --config=THIS_FILE, then "
+                      "systemctl reload cairnd\n# for keys marked [r], restart for the others."
+                      "\n[cairnd]\n");
+        for (size_t i = 0; i < cairn_config_keys_count; i++) {
+                const struct cairn_config_key *key = &cairn_config_keys[i];
+                char text[1024];
+                char type[TYPE_BYTES];
+
+                (void)snprintf(text, sizeof(text), "%s %s%s", key->help, type_text(key, type),
+                               key->live ? " [r]" : "");
+                (void)fputc('\n', to);
+                print_wrapped(to, "# ", text);
+                (void)fprintf(to, "#%s =%s%s\n", key->name, key->fallback[0] ? " " : "",
+                              key->fallback);
+        }
+}
+
+// A sentence a line, as mdoc(7) wants it; dots at the start of a line would be requests.
+static void print_sentences(FILE *to, const char *text)
+{
+        for (; *text != '\0'; text++) {
+                if (text[0] == ' ' && text[-1] == '.')
+                        (void)fputc('\n', to);
+                else
+                        (void)fputc(*text, to);
+        }
+        (void)fputc('\n', to);
+}
+
+void cairn_config_print_manual(FILE *to)
+{
+        (void)fprintf(to, ".Bl -tag -width Ds\n");
+        for (size_t i = 0; i < cairn_config_keys_count; i++) {
+                const struct cairn_config_key *key = &cairn_config_keys[i];
+                char type[TYPE_BYTES];
+
+                (void)fprintf(to, ".It Cm %s No = Ar %s\n", key->name, type_text(key, type));
+                print_sentences(to, key->help);
+                if (key->fallback[0])
+                        (void)fprintf(to, "Default:\n.Ql %s .\n", key->fallback);
+                else
+                        (void)fprintf(to, "Default: empty.\n");
+                if (key->live)
+                        (void)fprintf(to, "Changed by a reload.\n");
+        }
+        (void)fprintf(to, ".El\n");
+}
