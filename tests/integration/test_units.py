@@ -19,6 +19,20 @@ def settings(path, key):
     return re.findall(rf"^{key}=(.*)$", path.read_text(), re.M)
 
 
+def load(path):
+    """Blocks in and out, durably and not, so that every thread has worked."""
+    import wire
+    with wire.Connection(str(path)) as c:
+        space = c.open_space(wire.Space.opaque(65536))
+        arena = c.arena(1 << 20)
+        for i in range(40):
+            keys = [wire.key("load", i, j) for j in range(8)]
+            c.put(space, keys, wire.pattern(8 * 65536, i), fields={2: i % 2})
+            c.get(space, keys, fields={6: wire.region(arena.id, 0, 8 * 65536)})
+        c.call(wire.DELETE, wire.message({1: space, 2: wire.key("load", 0, 0)}))
+        arena.close()
+
+
 def allowed_calls(path):
     """The system calls that a unit's filter lets through, as systemd reads the lines: in order."""
     sets = {}
@@ -95,6 +109,28 @@ class Units(unittest.TestCase):
                 refused = {"ptrace", "mount", "bpf", "init_module", "setuid", "chown", "reboot",
                            "perf_event_open", "keyctl", "process_vm_readv", "userfaultfd"}
                 self.assertEqual(refused & allowed, set())
+
+    @unittest.skipUnless(shutil.which("strace"), "strace is not installed")
+    def test_cairnd_uses_only_what_the_filter_lets_through(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace"
+            process = subprocess.Popen(
+                ["strace", "-f", "-qq", "-o", str(trace), str(CAIRND), f"--socket={folder}/s",
+                 f"--data-dir={folder}/d", f"--metrics-address={folder}/m", "--ram-bytes=64MiB",
+                 "--nvme-bytes=256MiB", "--context-bytes=16MiB"], stderr=subprocess.PIPE, text=True)
+            for line in process.stderr:
+                if "ready on" in line:
+                    break
+            load(Path(folder) / "s")
+            child = re.match(r"(\d+) ", trace.read_text())[1]
+            os.kill(int(child), 15)
+            process.communicate(timeout=120)
+            called = set(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.M))
+        self.assertIn("accept4", called)
+        # What happens before the filter is in force, or is refused and done without.
+        before = {"execve", "arch_prctl", "set_tid_address", "rseq"}
+        for name in SYSTEM_UNITS:
+            self.assertEqual(called - allowed_calls(UNITS / name) - before, set(), name)
 
     def test_configuration_errors_do_not_restart(self):
         run = subprocess.run([str(CAIRND), "--ram_byte=1"], capture_output=True, text=True)
