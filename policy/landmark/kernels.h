@@ -43,8 +43,8 @@ struct cairn_kernels {
         // sums[q * stride + t] = sum over columns of tables[q][2j][low nibble] + tables[q][2j +
         // 1][high nibble]. codes [groups][columns][32], tables [queries][2 * columns][16].
         void (*table_sums)(const uint8_t *codes, uint32_t columns, uint32_t groups,
-                           const uint8_t *tables, uint32_t queries, uint16_t *sums,
-                           uint32_t stride);
+                           const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride,
+                           const uint8_t *next);
         // sums[q * stride + t] = sum over channels of (rows - 128) * weights[q][channel].
         // rows [groups][pairs][32][2], weights [queries][2 * pairs].
         void (*outlier_sums)(const uint8_t *rows, uint32_t pairs, uint32_t groups,

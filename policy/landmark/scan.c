@@ -174,10 +174,33 @@ static void scan_int8(const struct cairn_landmark_layout *layout,
                 ret_scores[q * score_stride] = scores[q];
 }
 
+// Prefetches what a run has beside its codes.
+static void prefetch_run(const struct cairn_landmark_layout *layout, const uint8_t *code_run,
+                         uint32_t run)
+{
+        uint32_t run_tokens = layout->shape.run_tokens, first = run * run_tokens;
+        uint32_t channels = cairn_outlier_channels(&layout->shape);
+        const uint8_t *scales = code_run + layout->scales + (size_t)first * 2;
+        const uint8_t *centre = code_run + layout->centres +
+                                (size_t)run * cairn_round_up(layout->shape.k_dim, CAIRN_LANES);
+        for (uint32_t at = 0; at < run_tokens * 2; at += 64)
+                __builtin_prefetch(scales + at);
+        for (uint32_t at = 0; at < layout->shape.k_dim; at += 64)
+                __builtin_prefetch(centre + at);
+        __builtin_prefetch(code_run + layout->run_heads +
+                           run * cairn_run_head_bytes(&layout->shape));
+        if (channels == 0)
+                return;
+        const uint8_t *rows = code_run + layout->outlier_rows + (size_t)first * channels;
+        for (uint32_t at = 0; at < run_tokens * channels; at += 64)
+                __builtin_prefetch(rows + at);
+}
+
 void cairn_scan_codes(const struct cairn_landmark_layout *layout,
                       const struct cairn_kernels *kernels, const struct cairn_query *query,
-                      const uint8_t *code_run, uint32_t run, uint32_t n_tokens, float *ret_scores,
-                      uint64_t score_stride, float *ret_max, float *ret_mean, uint32_t max_stride)
+                      const uint8_t *code_run, uint32_t run, uint32_t n_tokens, const uint8_t *next,
+                      float *ret_scores, uint64_t score_stride, float *ret_max, float *ret_mean,
+                      uint32_t max_stride)
 {
         uint16_t sums[CAIRN_BATCH * CAIRN_RUN_TOKENS_MAX];
         int16_t outliers[CAIRN_BATCH * CAIRN_RUN_TOKENS_MAX];
@@ -187,7 +210,13 @@ void cairn_scan_codes(const struct cairn_landmark_layout *layout,
         struct cairn_run_head head;
         cairn_run_head_read(layout, code_run, run, &head);
         run_means(layout, kernels, query, code_run, run, ret_mean, max_stride);
-        const uint8_t *codes = code_run + layout->codes + (size_t)first * columns;
+        const uint8_t *codes = code_run + layout->codes + (size_t)first * columns, *ahead = NULL;
+        uint32_t next_run = next && next != code_run ? 0 : run + 1;
+        if (next) {
+                prefetch_run(layout, next, next_run);
+                ahead =
+                    next + layout->codes + (size_t)next_run * layout->shape.run_tokens * columns;
+        }
         const uint8_t *rows = code_run + layout->outlier_rows + (size_t)first * head.channels;
         float scales[CAIRN_RUN_TOKENS_MAX];
         kernels->halves((const uint16_t *)(const void *)(code_run + layout->scales +
@@ -198,7 +227,7 @@ void cairn_scan_codes(const struct cairn_landmark_layout *layout,
                 float units[CAIRN_BATCH];
                 kernels->table_sums(codes, columns, groups,
                                     query->tables + (size_t)q0 * query->subs * CAIRN_GRID_POINTS, n,
-                                    sums, CAIRN_RUN_TOKENS_MAX);
+                                    sums, CAIRN_RUN_TOKENS_MAX, q0 == 0 ? ahead : NULL);
                 for (uint32_t i = 0; i < n; i++)
                         units[i] =
                             outlier_weights(&head, query->rows + (size_t)(q0 + i) * query->padded,
@@ -324,7 +353,12 @@ static bool score_run(struct cairn_landmark_selection *s, const struct cairn_lan
         struct cairn_row_reader reader = {.layout = l, .kernels = s->kernels};
         bool by_codes = piece->code_run && s->query.subs;
         if (by_codes && s->request->kind == CAIRN_LANDMARK_TOKENS) {
-                cairn_scan_codes(l, s->kernels, &s->query, piece->code_run, run, n, scores,
+                const struct cairn_landmark_piece *last =
+                    s->request->pieces + s->request->n_pieces - 1;
+                const uint8_t *next = piece->code_run;
+                if (first + n >= piece->n_tokens)
+                        next = piece < last ? piece[1].code_run : NULL;
+                cairn_scan_codes(l, s->kernels, &s->query, piece->code_run, run, n, next, scores,
                                  s->n_slots, s->run_max + record, means, stride);
                 return true;
         }

@@ -98,7 +98,8 @@ ALWAYS void store_sums(__m256i low, __m256i high, uint16_t *sums)
 // 256); bytes are then counted in 16 bits: `low` takes whole lanes, carries and all, `high` their
 // upper bytes.
 ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *tables,
-                       const uint32_t queries, uint16_t *sums, uint32_t stride)
+                       const uint32_t queries, uint16_t *sums, uint32_t stride,
+                       const uint8_t *ahead)
 {
         const __m256i nibble = _mm256_set1_epi8(15);
         const size_t query_bytes = (size_t)columns * 2 * CAIRN_GRID_POINTS;
@@ -108,6 +109,7 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                 low[q] = high[q] = _mm256_setzero_si256();
         uint32_t j = 0;
         for (; j + 2 <= columns; j += 2) {
+                __builtin_prefetch(ahead + (size_t)j * 32);
                 __m256i a = load32(codes + (size_t)j * 32), b = load32(codes + (size_t)j * 32 + 32);
                 __m256i a0 = _mm256_and_si256(a, nibble);
                 __m256i a1 = _mm256_and_si256(_mm256_srli_epi16(a, 4), nibble);
@@ -142,16 +144,18 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
 }
 
 static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
-                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride)
+                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride,
+                       const uint8_t *next)
 {
         for (uint32_t g = 0; g < groups; g++) {
                 const uint8_t *at = codes + (size_t)g * columns * CAIRN_GROUP_TOKENS;
+                const uint8_t *ahead = next ? next + (at - codes) : at;
                 uint16_t *out = sums + (size_t)g * CAIRN_GROUP_TOKENS;
                 switch (queries) {
-                case 1: group_sums(at, columns, tables, 1, out, stride); break;
-                case 2: group_sums(at, columns, tables, 2, out, stride); break;
-                case 3: group_sums(at, columns, tables, 3, out, stride); break;
-                default: group_sums(at, columns, tables, 4, out, stride); break;
+                case 1: group_sums(at, columns, tables, 1, out, stride, ahead); break;
+                case 2: group_sums(at, columns, tables, 2, out, stride, ahead); break;
+                case 3: group_sums(at, columns, tables, 3, out, stride, ahead); break;
+                default: group_sums(at, columns, tables, 4, out, stride, ahead); break;
                 }
         }
 }

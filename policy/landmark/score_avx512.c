@@ -137,7 +137,8 @@ ALWAYS void indices(__m512i codes, __m512i *ret_low, __m512i *ret_high)
 }
 
 ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *tables,
-                       const uint32_t queries, uint16_t *sums, uint32_t stride)
+                       const uint32_t queries, uint16_t *sums, uint32_t stride,
+                       const uint8_t *ahead)
 {
         const size_t query_bytes = (size_t)columns * 2 * CAIRN_GRID_POINTS;
         __m512i low[CAIRN_BATCH], high[CAIRN_BATCH], a0, a1, b0, b1;
@@ -146,6 +147,8 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                 low[q] = high[q] = _mm512_setzero_si512();
         uint32_t j = 0;
         for (; j + 4 <= columns; j += 4) {
+                __builtin_prefetch(ahead + (size_t)j * 32);
+                __builtin_prefetch(ahead + (size_t)j * 32 + 64);
                 indices(_mm512_loadu_si512(codes + (size_t)j * 32), &a0, &a1);
                 indices(_mm512_loadu_si512(codes + (size_t)j * 32 + 64), &b0, &b1);
                 CAIRN_UNROLL
@@ -179,16 +182,18 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
 }
 
 static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
-                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride)
+                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride,
+                       const uint8_t *next)
 {
         for (uint32_t g = 0; g < groups; g++) {
                 const uint8_t *at = codes + (size_t)g * columns * CAIRN_GROUP_TOKENS;
+                const uint8_t *ahead = next ? next + (at - codes) : at;
                 uint16_t *out = sums + (size_t)g * CAIRN_GROUP_TOKENS;
                 switch (queries) {
-                case 1: group_sums(at, columns, tables, 1, out, stride); break;
-                case 2: group_sums(at, columns, tables, 2, out, stride); break;
-                case 3: group_sums(at, columns, tables, 3, out, stride); break;
-                default: group_sums(at, columns, tables, 4, out, stride); break;
+                case 1: group_sums(at, columns, tables, 1, out, stride, ahead); break;
+                case 2: group_sums(at, columns, tables, 2, out, stride, ahead); break;
+                case 3: group_sums(at, columns, tables, 3, out, stride, ahead); break;
+                default: group_sums(at, columns, tables, 4, out, stride, ahead); break;
                 }
         }
 }

@@ -14,8 +14,10 @@ static float lanes_total(float lanes[CAIRN_LANES])
 }
 
 static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
-                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride)
+                       const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride,
+                       const uint8_t *next)
 {
+        (void)next;
         for (uint32_t q = 0; q < queries; q++) {
                 const uint8_t *table = tables + (size_t)q * columns * 2 * CAIRN_GRID_POINTS;
                 for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i++) {

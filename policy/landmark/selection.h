@@ -71,11 +71,13 @@ void cairn_score_row(const struct cairn_landmark_layout *layout,
                      const struct cairn_landmark_piece *piece, uint32_t token, const float *means,
                      uint32_t mean_stride, float *ret_scores, uint32_t score_stride);
 // Scores of the tokens of one run by their codes, as the scan does; the benchmark of the bare scan
-// uses it too. Fills ret_max[q] and ret_mean[q] at a stride of max_stride.
+// uses it too. Fills ret_max[q] and ret_mean[q] at a stride of max_stride. next: the code run to be
+// scanned after this one, or NULL; it is prefetched.
 void cairn_scan_codes(const struct cairn_landmark_layout *layout,
                       const struct cairn_kernels *kernels, const struct cairn_query *query,
-                      const uint8_t *code_run, uint32_t run, uint32_t n_tokens, float *ret_scores,
-                      uint64_t score_stride, float *ret_max, float *ret_mean, uint32_t max_stride);
+                      const uint8_t *code_run, uint32_t run, uint32_t n_tokens, const uint8_t *next,
+                      float *ret_scores, uint64_t score_stride, float *ret_max, float *ret_mean,
+                      uint32_t max_stride);
 
 // Whether a piece's rows of this codec are its raw rows.
 static inline bool cairn_piece_is_raw(const struct cairn_landmark_piece *piece, uint32_t codec)

@@ -185,6 +185,15 @@ static double read_once(const struct set *s, size_t bytes)
 // Seconds of one pass over all contexts.
 typedef double (*pass_fn)(struct set *s);
 
+// The code run that is scanned after a run.
+static const uint8_t *next_of(const struct set *s, const struct cairn_landmark_request *r,
+                              uint32_t block, uint32_t run)
+{
+        if (run + 1 < s->layout.runs)
+                return r->pieces[block].code_run;
+        return block + 1 < s->blocks ? r->pieces[block + 1].code_run : NULL;
+}
+
 static double scan_once(struct set *s)
 {
         struct cairn_query query;
@@ -203,7 +212,7 @@ static double scan_once(struct set *s)
                 for (uint32_t b = 0; b < s->blocks; b++)
                         for (uint32_t run = 0; run < s->layout.runs; run++)
                                 cairn_scan_codes(&s->layout, kernels, &query, r.pieces[b].code_run,
-                                                 run, run_tokens,
+                                                 run, run_tokens, next_of(s, &r, b, run),
                                                  scores + r.pieces[b].position + run * run_tokens,
                                                  s->tokens, max, mean, 1);
                 sink ^= (uint64_t)scores[s->tokens / 2];
