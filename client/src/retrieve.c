@@ -38,20 +38,22 @@ static int check(struct cairn_client *client, const struct cairn_retrieve_args *
         return CAIRN_OK;
 }
 
-// Most rows that the budget can ask for in a context of `tokens`.
-static uint32_t rows_max(const struct cairn_retrieve_args *args, uint64_t tokens)
+// Most rows a KV head that the answer makes room for, in a context of `tokens`. The daemon takes a
+// share as a float: one row more than it may ever round to.
+static uint32_t rows_max(const struct cairn_retrieve_args *args, bool attend, uint64_t tokens)
 {
         const struct cairn_budget *b = &args->budget;
         double rows = b->count;
 
-        if (args->all)
+        if (args->all && attend)
                 return 0;
-        if (b->share > 0)
-                rows = ceil(b->share * (double)tokens);
-        else if (b->threshold > 0 || b->mass > 0)
-                rows = b->cap ? b->cap : CAIRN_ROWS_MAX;
-        if (rows > (double)tokens)
-                rows = (double)tokens;
+        if (b->share > 0) {
+                rows = ceil(b->share * (double)tokens) + 1;
+                if (b->cap > 0 && rows > b->cap)
+                        rows = b->cap;
+        } else if (b->threshold > 0 || b->mass > 0) {
+                rows = b->cap;
+        }
         return rows > CAIRN_ROWS_MAX ? CAIRN_ROWS_MAX : (uint32_t)rows;
 }
 
@@ -80,12 +82,12 @@ static int shape_of(const struct cairn_client *client, const struct cairn_retrie
             .steps = args->steps ? args->steps : 1,
             .kv_heads = config->kv_heads,
             .query_heads = args->query_heads,
-            .k_max = rows_max(args, tokens),
+            .k_max = rows_max(args, attend, tokens),
             .k_dim = config->k_dim,
             .v_dim = config->v_dim,
             .row_dtype = args->row_dtype ? args->row_dtype : config->dtype,
             .attend = attend,
-            .rest = args->rest,
+            .rest = args->rest && !(args->all && attend), // all: nothing is left
             .rows = args->rows && !attend,
         };
         return CAIRN_OK;

@@ -363,7 +363,7 @@ struct cairn_budget {
         double share;
         double threshold;
         double mass;
-        uint32_t cap; // most rows, with threshold or mass
+        uint32_t cap; // most rows: required with threshold or mass, optional with a share
 };
 struct cairn_range {
         uint64_t begin;

@@ -14,6 +14,7 @@ from .errors import Disconnected, NotFound, Stale, Status, error_of
 
 LANDMARKS = {"token": 0, "chunk-mean": 1, "chunk-minmax": 2, "exact": 3}
 GROUPS = {"max": 0, "sum": 1}
+ROWS_MAX = 65536  # a KV head
 
 
 class Selection:
@@ -129,6 +130,8 @@ def retrieve(client, contexts, layers, q, *, attend: bool, count: int | None = N
     if everything:
         budget = lib.BudgetStruct()
     else:
+        if cap is None and (threshold is not None or mass is not None):
+            cap = min(ROWS_MAX, max(context.tokens for context in contexts)) or 1
         budget = _budget(count, share, threshold, mass, cap)
     args = lib.RetrieveArgsStruct(
         contexts=(lib.ContextStruct * len(contexts))(*(context._live() for context in contexts)),
@@ -210,8 +213,8 @@ class Context:
         """The tokens that matter most to the queries, a KV head each.
 
         layers: one, with q [head][k_dim] or [step][head][k_dim]; or several, with one more axis in front of q.
-        The budget is one of: count (rows a KV head), share (of the tokens), threshold (estimated probability, with a
-        cap), mass (of the attention, with a cap).
+        The budget is one of: count (rows a KV head), share (of the tokens), threshold (the least estimated
+        probability), mass (of the attention); cap bounds the rows of the last two.
 
         exclude      half-open ranges of positions that the worker holds itself
         rows         return the K and V rows too, in row_dtype (default: the space's)
