@@ -35,9 +35,8 @@ static void pin(struct cairn_store *store, struct cairn_block *block, uint32_t m
         }
 }
 
-void cairn_store_unpin(struct cairn_store *store, struct cairn_block *block, uint32_t parts)
+static void unpin(struct cairn_store *store, struct cairn_block *block, uint32_t mask)
 {
-        uint32_t mask = wanted(store, block, parts);
         for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
                 if (!(mask >> i & 1))
                         continue;
@@ -45,6 +44,11 @@ void cairn_store_unpin(struct cairn_store *store, struct cairn_block *block, uin
                 block->resident->parts[i].pins--;
                 store->stats.pins--;
         }
+}
+
+void cairn_store_unpin(struct cairn_store *store, struct cairn_block *block, uint32_t parts)
+{
+        unpin(store, block, wanted(store, block, parts));
         cairn_block_refresh(store, block);
         if (store->wait_first)
                 cairn_store_wake(store);
@@ -52,29 +56,23 @@ void cairn_store_unpin(struct cairn_store *store, struct cairn_block *block, uin
 
 void cairn_acquire_end(struct cairn_store *store, struct cairn_acquire *request, int status)
 {
-        if (status != CAIRN_OK)
-                cairn_store_unpin(store, request->block, request->parts);
         ready(store, request, status);
 }
 
-// Pins are taken at once, so that a part that has come stays while another is on its way.
 void cairn_store_acquire(struct cairn_store *store, struct cairn_acquire *request)
 {
         struct cairn_block *block = request->block;
         assert(block->holds > 0);
         uint32_t mask = wanted(store, block, request->parts);
         request->next = NULL;
-        if (mask == 0 || !cairn_block_resident(store, block)) {
-                ready(store, request, mask == 0 ? CAIRN_OK : CAIRN_ENOMEM);
+        if (mask == 0) {
+                ready(store, request, CAIRN_OK);
                 return;
         }
-        bool hit = true;
-        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++)
-                hit = hit &&
-                      (!(mask >> i & 1) || block->resident->parts[i].state == CAIRN_PART_READY);
+        bool hit = block->resident != NULL;
+        for (uint32_t i = 0; hit && i < CAIRN_PART_COUNT; i++)
+                hit = !(mask >> i & 1) || block->resident->parts[i].state == CAIRN_PART_READY;
         store->stats.ram_hits += hit;
-        pin(store, block, mask);
-        cairn_block_refresh(store, block);
         int status = cairn_acquire_step(store, request);
         if (status == CAIRN_EAGAIN)
                 status = cairn_wait_add(store, NULL, request);
@@ -173,18 +171,28 @@ static int start_load(struct cairn_store *store, struct cairn_block *block, uint
 }
 
 // CAIRN_OK: it ended or waits for loads. CAIRN_EAGAIN: it must wait for RAM. Other: it failed.
+//
+// Pins are taken first, so that a part that has come stays while another is on its way, and given
+// up when it must wait: who waits in the queue may not keep RAM from those before it.
 int cairn_acquire_step(struct cairn_store *store, struct cairn_acquire *request)
 {
         struct cairn_block *block = request->block;
         uint32_t mask = wanted(store, block, request->parts);
         bool loading = false;
+        if (!cairn_block_resident(store, block))
+                return CAIRN_ENOMEM;
+        pin(store, block, mask);
+        cairn_block_refresh(store, block);
         for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
                 if (!(mask >> i & 1) || block->resident->parts[i].state == CAIRN_PART_READY)
                         continue;
                 if (block->resident->parts[i].state == CAIRN_PART_NONE) {
                         int status = start_load(store, block, i);
-                        if (status != CAIRN_OK)
+                        if (status != CAIRN_OK) {
+                                unpin(store, block, mask);
+                                cairn_block_refresh(store, block);
                                 return status;
+                        }
                 }
                 loading = true;
         }
@@ -215,6 +223,7 @@ static void wake_waiters(struct cairn_store *store, struct cairn_block *block, u
                 struct cairn_acquire *next = request->next;
                 store->deadlines -= request->deadline_ms > 0;
                 int outcome = status;
+                unpin(store, block, wanted(store, block, request->parts)); // the step pins again
                 if (status == CAIRN_OK || !(request->parts >> part & 1))
                         outcome = cairn_acquire_step(store, request);
                 if (outcome == CAIRN_EAGAIN)

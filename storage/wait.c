@@ -130,6 +130,7 @@ static void expire_loads(struct cairn_store *store, struct cairn_block *block, u
                 }
                 *link = request->next;
                 store->deadlines--;
+                cairn_store_unpin(store, block, request->parts);
                 cairn_acquire_end(store, request, CAIRN_EDEADLINE);
         }
 }
