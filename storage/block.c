@@ -29,16 +29,16 @@ static bool has_parent(const struct cairn_block *block)
         return !cairn_key_is_zero(&block->parent) && !cairn_key_equal(&block->parent, &block->key);
 }
 
-void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block)
+struct cairn_block *cairn_block_child_count(struct cairn_store *store, struct cairn_block *block)
 {
         assert(!cairn_block_is(block, CAIRN_BLOCK_CHILD));
         if (!has_parent(block))
-                return;
+                return NULL;
         struct cairn_block *parent = cairn_table_find(&store->table, block->space, &block->parent);
         if (!parent) {
                 parent = cairn_table_entry(&store->table, true);
                 if (!parent)
-                        return;
+                        return NULL;
                 parent->key = block->parent;
                 parent->space = block->space;
                 parent->flags |= CAIRN_BLOCK_GHOST;
@@ -46,7 +46,14 @@ void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block)
         }
         parent->children++;
         block->flags |= CAIRN_BLOCK_CHILD;
-        cairn_block_refresh(store, parent);
+        return parent;
+}
+
+void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block)
+{
+        struct cairn_block *parent = cairn_block_child_count(store, block);
+        if (parent)
+                cairn_block_refresh(store, parent);
 }
 
 static void child_ram_set(struct cairn_store *store, struct cairn_block *block, bool on)
@@ -98,6 +105,14 @@ void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
         store->stats.blocks++;
         child_ram_set(store, block, raw_ready(block));
         cairn_block_refresh(store, block);
+}
+
+void cairn_block_load(struct cairn_store *store, struct cairn_block *block)
+{
+        cairn_table_insert(&store->table, block);
+        block->flags |= CAIRN_BLOCK_VISIBLE;
+        cairn_block_space(store, block)->blocks++;
+        store->stats.blocks++;
 }
 
 void cairn_block_unpublish(struct cairn_store *store, struct cairn_block *block)

@@ -32,7 +32,8 @@ static struct cairn_resident *victim(const struct cairn_store *store, uint32_t *
         return owner(*ret_part ? code : raw, *ret_part);
 }
 
-// Forgets one RAM copy. False: there is none to forget.
+// Forgets one RAM copy, or takes one that is not to be forgotten out of the heap. False: there is
+// none.
 static bool evict_one(struct cairn_store *store)
 {
         uint32_t part;
@@ -40,6 +41,9 @@ static bool evict_one(struct cairn_store *store)
         if (!resident)
                 return false;
         struct cairn_block *block = resident->block;
+        cairn_block_refresh(store, block);
+        if (resident->parts[part].heap == CAIRN_HEAP_OUT)
+                return true; // held since it was put there
         store->stats.evicted_ram++;
         if (cairn_block_is(block, CAIRN_BLOCK_STORED)) {
                 cairn_part_drop(store, block, part);
@@ -76,10 +80,15 @@ uint32_t cairn_evict_nvme(struct cairn_store *store, struct cairn_space_state *s
         uint32_t done = 0;
         while (done < count) {
                 const struct cairn_heap_item *top = cairn_heap_top(&space->heap);
-                struct cairn_op *op = top ? cairn_op_create(store) : NULL;
-                if (!op)
+                if (!top)
                         break;
                 struct cairn_block *block = CAIRN_CONTAINER(top->place, struct cairn_block, heap);
+                cairn_block_refresh(store, block);
+                if (block->heap == CAIRN_HEAP_OUT)
+                        continue; // held since it was put there
+                struct cairn_op *op = cairn_op_create(store);
+                if (!op)
+                        break;
                 op->evicting = true;
                 store->stats.evicted_nvme++;
                 cairn_block_forget(store, block, op);

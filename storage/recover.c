@@ -248,10 +248,26 @@ static int on_block(void *arg, const struct cairn_catalog_block *record)
         if (store->used < record->used)
                 store->used = record->used;
         cairn_block_set_flag(store, block, CAIRN_BLOCK_STORED, true);
-        cairn_block_publish(store, block);
-        cairn_block_child_add(store, block);
+        cairn_block_load(store, block);
         store->stats.recovered_blocks++;
         return CAIRN_OK;
+}
+
+// Parents and places in the eviction heaps, once all blocks are there: no ghost is made in vain.
+static void link_blocks(struct cairn_store *store)
+{
+        uint32_t entries = cairn_table_entries(&store->table);
+        for (uint32_t id = 0; id < entries; id++) {
+                struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
+                        cairn_block_child_count(store, block);
+        }
+        entries = cairn_table_entries(&store->table);
+        for (uint32_t id = 0; id < entries; id++) {
+                struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
+                        cairn_block_refresh(store, block);
+        }
 }
 
 static int skip_block(void *arg, const struct cairn_catalog_block *record)
@@ -281,6 +297,8 @@ int cairn_recover(struct cairn_store *store, char *ret_text)
                 status = index_slabs(&recovery);
         if (status == CAIRN_OK)
                 status = cairn_catalog_load(store->catalog, &blocks, &bad_blocks);
+        if (status == CAIRN_OK)
+                link_blocks(store);
         free(recovery.by_number);
         free(recovery.header);
         store->stats.corrupt_blocks += bad_blocks;

@@ -394,6 +394,11 @@ static inline bool cairn_block_is(const struct cairn_block *block, uint32_t flag
 struct cairn_resident *cairn_block_resident(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_publish(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_unpublish(struct cairn_store *store, struct cairn_block *block);
+// Publishing at the start, when the key is known to be absent; refresh follows when all are there.
+void cairn_block_load(struct cairn_store *store, struct cairn_block *block);
+// Counts it in its parent, or its parent's ghost, which is returned (NULL: a root) and wants a
+// refresh.
+struct cairn_block *cairn_block_child_count(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_child_remove(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_stored(struct cairn_store *store, struct cairn_block *block, bool stored);
