@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum {
-        CAIRN_BENCH_EXTRAS_MAX = 24,
+        CAIRN_BENCH_EXTRAS_MAX = 96,
         CAIRN_BENCH_TEXT_MAX = 64
 };
 

@@ -233,30 +233,37 @@ Test(eviction, s3fifo_remembers_the_evicted_but_not_the_deleted)
 
 Test(eviction, cost_keeps_the_dear_and_the_often_used_and_ages)
 {
+        enum {
+                COUNT = 10000
+        };
         struct cairn_eviction eviction;
-        static struct cairn_eviction_node nodes[400];
+        static struct cairn_eviction_node nodes[COUNT];
+        uint64_t once = 100; // the next block that is used once
+        size_t often = 0;
 
-        begin(&eviction, "cost", 1000, false);
-        for (uint64_t i = 0; i < 400; i++)
+        begin(&eviction, "cost", 1000, false); // room for 100
+        for (uint64_t i = 0; i < COUNT; i++)
                 nodes[i] = node_of(i, 10, 100);
         nodes[0].recompute_us = 1000; // dear
-        (void)access_id(&eviction, nodes, 0, 1000);
-        (void)access_id(&eviction, nodes, 1, 1000);
-        (void)access_id(&eviction, nodes, 1, 1000);
-        (void)access_id(&eviction, nodes, 1, 1000); // used three times
-        (void)access_id(&eviction, nodes, 2, 1000); // neither
-        for (uint64_t i = 10; i < 120; i++)
-                (void)access_id(&eviction, nodes, i, 1000);
-        cr_assert_not_null(nodes[0].home);
-        cr_assert_not_null(nodes[1].home);
-        cr_assert_null(nodes[2].home);
-        for (int round = 0; round < 12; round++) { // others are used; the dear one no more
-                for (uint64_t i = 100; i < 400; i++)
+        for (int round = 0; round < 20; round++) {
+                for (uint64_t i = 1; i < 20; i++)
                         (void)access_id(&eviction, nodes, i, 1000);
+                for (int i = 0; i < 30; i++)
+                        (void)access_id(&eviction, nodes, once++, 1000);
         }
+        (void)access_id(&eviction, nodes, 0, 1000);
+        for (int i = 0; i < 150; i++)
+                (void)access_id(&eviction, nodes, once++, 1000);
+        cr_assert_null(nodes[once - 100].home, "cheap and used once");
+        cr_assert_not_null(nodes[0].home, "ten times as dear");
+        for (uint64_t i = 1; i < 20; i++)
+                often += nodes[i].home != NULL;
+        cr_assert_eq(often, 19, "%zu", often);
+        for (int i = 0; i < 8000; i++) // nobody uses them any more
+                (void)access_id(&eviction, nodes, once++, 1000);
         cr_assert_null(nodes[0].home, "age overtakes cost");
         cr_assert_null(nodes[1].home, "and use");
-        remove_all(&eviction, nodes, 400);
+        remove_all(&eviction, nodes, COUNT);
         end(&eviction);
 }
 
