@@ -42,8 +42,8 @@ a group of students|the committee|the caretaker|a visitor from the coast|the twi
 a travelling musician|the foreman|nobody in particular""".split("|")
 
 PAST_VERBS = """repaired|measured|painted|forgot|described|admired|inspected|moved|sketched|\
-cleaned|praised|inherited|rented|argued about|leaned against|wrote about|photographed|closed|counted|\
-walked past""".split("|")
+cleaned|praised|inherited|rented|argued about|leaned against|wrote about|photographed|\
+closed|counted|walked past""".split("|")
 
 TIMES = """in the spring|before the war|after the long rain|on a Tuesday|late in the evening|\
 at the end of the harvest|during the second winter|shortly after noon|for most of that year|\
@@ -54,8 +54,9 @@ WEATHER = """fog|drizzle|a dry wind|thin snow|heavy cloud|bright sun|a sudden fr
 a warm breeze|low mist|thunder""".split("|")
 
 REASONS = """because the key had been lost|although no one had asked|\
-so that the children could see|since the rent was due|while the kettle boiled|before anyone could object|as the rules required|\
-without saying why|in spite of the noise|for reasons that were never written down|\
+so that the children could see|since the rent was due|while the kettle boiled|\
+before anyone could object|as the rules required|without saying why|\
+in spite of the noise|for reasons that were never written down|\
 just as the bells began|until the light failed""".split("|")
 
 OPINIONS = """nobody agreed on the cause|the matter was soon settled|the talk turned to prices|\

@@ -14,6 +14,7 @@ for prefill and for batched teacher forcing.
 import numpy as np
 
 from .config import Config
+from .parallel import run_all
 
 QUERY_TILE = 64  # queries a head in one matmul: the scores should stay near the caches
 
@@ -97,16 +98,24 @@ class FullAttention:
         keys, values = self.cache.k[layer, :, :total], self.cache.v[layer, :, :total]
         q = (q * np.float32(config.attention_scale)).swapaxes(0, 1)  # [heads][tokens][dim]
         out = np.empty((config.heads, count, config.head_dim), np.float32)
-        for start in range(0, count, QUERY_TILE):
+
+        def work(start, head):
             stop = min(start + QUERY_TILE, count)
             oldest, newest = total - count + start, total - count + stop - 1  # queries' positions
             first = max(0, oldest - window + 1)
             hidden = _hidden_keys(oldest, newest, first, window)
-            for head in range(config.kv_heads):
-                heads = slice(head * config.group, (head + 1) * config.group)
-                out[heads, start:stop] = _softmax_attention(
-                    q[heads, start:stop], keys[head, first:newest + 1],
-                    values[head, first:newest + 1], hidden)
+            heads = slice(head * config.group, (head + 1) * config.group)
+            out[heads, start:stop] = _softmax_attention(
+                q[heads, start:stop], keys[head, first:newest + 1],
+                values[head, first:newest + 1], hidden)
+
+        tasks = [(start, head) for start in range(0, count, QUERY_TILE)
+                 for head in range(config.kv_heads)]
+        if count > 1:
+            run_all(work, tasks)
+        else:
+            for task in tasks:
+                work(*task)
         return out.swapaxes(0, 1)
 
 

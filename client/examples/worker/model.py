@@ -4,11 +4,14 @@ Weights are [out][in] as GGUF stores them; activations are [tokens][width].  Att
 the caller (see attention.py), so full attention, top-k retrieval and every baseline share the rest.
 """
 
+from functools import partial
+
 import numpy as np
 
 from .attention import FullAttention, KvCache
 from .config import Config
 from .gguf_file import open_model
+from .parallel import by_rows
 from .tokenizer import Tokenizer
 
 BLOCK_TOKENS = 256  # tokens of a cairn block, and of a prefill chunk
@@ -63,23 +66,13 @@ class Model:
                  for local in {config.is_local(i) for i in range(config.layers)}}
         x = self._embedding[np.asarray(tokens)] * np.float32(config.embedding_scale)
         for i, w in enumerate(self._layers):
-            h = self._norm(x, w["attn_norm"])
-            q, k, v = (self._project(h, w, name) for name in ("attn_q", "attn_k", "attn_v"))
-            q, k, v = (a.reshape(len(tokens), -1, config.head_dim) for a in (q, k, v))
-            if "attn_q_norm" in w:
-                q, k = self._norm(q, w["attn_q_norm"]), self._norm(k, w["attn_k_norm"])
-            turn = turns[config.is_local(i)]
-            out = attend_batch(i, self._rotate(q, turn), self._rotate(k, turn), v)
-            h = out.reshape(len(tokens), -1) @ w["attn_output"].T
-            x += self._norm(h, w["post_attention_norm"]) if "post_attention_norm" in w else h
-            h = self._norm(x, w["ffn_norm"])
-            h = self._activate(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)
-            h = h @ w["ffn_down"].T
-            x += self._norm(h, w["post_ffw_norm"]) if "post_ffw_norm" in w else h
+            q, k, v = by_rows(partial(self._before_attention, w), x, *turns[config.is_local(i)])
+            out = attend_batch(i, q, k, v)
+            x, = by_rows(partial(self._after_attention, w), x, out)
         if logits == "none":
             return None
         x = self._norm(x if logits == "all" else x[-1:], self._weights["output_norm.weight"])
-        result = x @ self._head.T
+        result, = by_rows(lambda rows: (rows @ self._head.T,), x)
         return result if logits == "all" else result[0]
 
     def generate(self, tokens, cache: KvCache, count_max: int, attention=None):
@@ -111,6 +104,24 @@ class Model:
             later = [self.step(t, position + i, attention) for i, t in enumerate(rest)]
         return np.vstack([np.asarray(first_logits)[None], later])
 
+    def _before_attention(self, w, x, cos, sin):
+        """q, k, v [tokens][heads or kv_heads][dim], rotated."""
+        h = self._norm(x, w["attn_norm"])
+        q, k, v = (self._project(h, w, name) for name in ("attn_q", "attn_k", "attn_v"))
+        q, k, v = (a.reshape(len(x), -1, self.config.head_dim) for a in (q, k, v))
+        if "attn_q_norm" in w:
+            q, k = self._norm(q, w["attn_q_norm"]), self._norm(k, w["attn_k_norm"])
+        return self._rotate(q, cos, sin), self._rotate(k, cos, sin), v
+
+    def _after_attention(self, w, x, out):
+        """The residual stream after this layer."""
+        h = out.reshape(len(x), -1) @ w["attn_output"].T
+        x = x + (self._norm(h, w["post_attention_norm"]) if "post_attention_norm" in w else h)
+        h = self._norm(x, w["ffn_norm"])
+        h = self._activate(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)
+        h = h @ w["ffn_down"].T
+        return (x + (self._norm(h, w["post_ffw_norm"]) if "post_ffw_norm" in w else h),)
+
     def _project(self, x, w, name):
         out = x @ w[name].T
         return out + w[name + ".bias"] if name + ".bias" in w else out
@@ -133,8 +144,7 @@ class Model:
         angle = np.arange(position, position + count)[:, None, None] * speed
         return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
-    def _rotate(self, x, turn):
-        cos, sin = turn
+    def _rotate(self, x, cos, sin):
         half = x.shape[-1] // 2
         out = np.empty_like(x)
         first, second = (slice(0, half), slice(half, None)) if self.config.rope_halves else \
