@@ -153,6 +153,9 @@ int cairn_client_arena_destroy(struct cairn_client *client, struct cairn_arena *
         if (!arena)
                 return CAIRN_OK;
         assert(arena->client == client);
+        if (client->in_callback)
+                return cairn_client_fail(client, CAIRN_EBUSY,
+                                         "an arena is destroyed inside on_done; do it outside");
         if (arena->users > 0)
                 return cairn_client_fail(client, CAIRN_EBUSY,
                                          "%u requests use the arena; poll until they have ended",

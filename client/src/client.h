@@ -270,6 +270,9 @@ int cairn_client_context_check(struct cairn_client *client, const struct cairn_c
 
 // ---- source.c ----
 
+// Plain memory up to this size goes inline; above it through an arena, if one can be had.
+uint64_t cairn_client_inline_max(const struct cairn_client *client);
+
 struct cairn_client_source {
         struct cairn_arena *arena; // NULL: inline, as `piece`
         const void *at;            // in the arena

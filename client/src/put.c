@@ -122,7 +122,7 @@ static int next_slice(struct cairn_client *client, const struct cairn_put_args *
         uint64_t wanted = count * piece;
 
         *ret_slice = (struct slice){.args = args, .first = first, .places = places, .arena = arena};
-        if (arena || wanted <= CAIRN_CLIENT_INLINE_BYTES)
+        if (arena || wanted <= cairn_client_inline_max(client))
                 return CAIRN_OK;
         if (wanted > CAIRN_CLIENT_STAGING_BYTES)
                 wanted = CAIRN_CLIENT_STAGING_BYTES;

@@ -333,6 +333,8 @@ int cairn_client_submit_quietly(struct cairn_client *client,
         if (status < 0)
                 (void)cairn_client_fail(client, status, "%s", request->text);
         cairn_client_release_slot(client, request);
+        if (client->ended_first)
+                cairn_client_arm_timer(client, cairn_client_now_ms()); // others': at the next poll
         return status;
 }
 

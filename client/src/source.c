@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+uint64_t cairn_client_inline_max(const struct cairn_client *client)
+{
+        return client->payload_bytes_max < CAIRN_CLIENT_INLINE_BYTES ? client->payload_bytes_max
+                                                                     : CAIRN_CLIENT_INLINE_BYTES;
+}
+
 int cairn_client_source_begin(struct cairn_client *client, const struct cairn_call *call,
                               const void *bytes, uint64_t size,
                               struct cairn_client_source *ret_source)
@@ -15,7 +21,7 @@ int cairn_client_source_begin(struct cairn_client *client, const struct cairn_ca
             .at = bytes,
             .piece = {(void *)bytes, size},
         };
-        if (arena || size <= CAIRN_CLIENT_INLINE_BYTES)
+        if (arena || size <= cairn_client_inline_max(client))
                 return CAIRN_OK;
         if (call) // nothing of the library's may stay in use after the call
                 return size <= client->payload_bytes_max
