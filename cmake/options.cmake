@@ -1,6 +1,8 @@
 # Compiler flags shared by all targets, and the third-party libraries.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES C)
 pkg_check_modules(PROTOBUFC REQUIRED IMPORTED_TARGET libprotobuf-c)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
@@ -26,8 +28,10 @@ elseif(CAIRN_SANITIZE STREQUAL "thread")
   target_compile_options(cairn_flags INTERFACE -fsanitize=thread)
   target_link_options(cairn_flags INTERFACE -fsanitize=thread)
 elseif(CMAKE_BUILD_TYPE MATCHES "Rel")
-  target_compile_options(cairn_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
-  target_link_options(cairn_flags INTERFACE -Wl,-z,relro,-z,now)
+  # Checked on the built files by tests/integration/test_hardening.py.
+  target_compile_options(cairn_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+    -fstack-clash-protection)
+  target_link_options(cairn_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack,--as-needed)
 endif()
 
 function(cairn_target name)

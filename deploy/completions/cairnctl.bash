@@ -1,0 +1,49 @@
+# bash completion for cairnctl and cairnd: what they offer comes from their own --help.
+_cairnctl() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} word
+  COMPREPLY=()
+  case "$prev" in
+  --socket | -s)
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    return
+    ;;
+  --timeout) return ;;
+  esac
+  if [[ $cur == -* ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | grep -oE '^ +--[a-z-]+' | tr -d ' ')" -- "$cur")
+    return
+  fi
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$word" in
+    -*) ;;
+    stats)
+      mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --json stats 2>/dev/null | grep -oE 'cairn_[a-z_]+' | sort -u)" -- "$cur")
+      return
+      ;;
+    [a-z]*) return ;;
+    esac
+  done
+  mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | sed -nE 's/^  ([a-z][a-z-]*) .*/\1/p')" -- "$cur")
+}
+complete -F _cairnctl cairnctl
+
+_cairnd() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+  COMPREPLY=()
+  case "$prev" in
+  --config | --socket | --metrics?address)
+    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    return
+    ;;
+  --data?dir)
+    mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+    return
+    ;;
+  --log?level)
+    mapfile -t COMPREPLY < <(compgen -W "error warning info debug" -- "$cur")
+    return
+    ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "--config $("${COMP_WORDS[0]}" --help 2>/dev/null | grep -oE '^ +--[a-z_-]+' | tr -d ' ')" -- "$cur")
+}
+complete -F _cairnd cairnd

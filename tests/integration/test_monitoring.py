@@ -1,0 +1,104 @@
+"""The dashboards and rules against a live cairnd and Debian's Prometheus."""
+import json
+import re
+import shutil
+import sys
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from test_operate import free_port, wait_for
+from wire import *
+
+DEPLOY = Path(ROOT) / "deploy"
+RULES = DEPLOY / "prometheus/cairn.rules.yml"
+
+
+def dashboard_queries():
+    for panel in json.loads((DEPLOY / "grafana/cairn.json").read_text())["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"]
+
+
+@unittest.skipUnless(shutil.which("promtool"), "promtool (Debian's prometheus) is not installed")
+class Rules(unittest.TestCase):
+    def promtool(self, *arguments):
+        result = subprocess.run(["promtool", *arguments], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def test_rules_are_valid(self):
+        self.assertIn("SUCCESS", self.promtool("check", "rules", str(RULES)))
+
+    def test_rules_fire_when_they_should(self):
+        self.assertIn("SUCCESS", self.promtool("test", "rules", str(DEPLOY / "prometheus/cairn.rules.test.yml")))
+
+    def test_every_alert_has_a_remedy_and_a_unit_test(self):
+        alerts = re.findall(r"- alert: (\w+)", RULES.read_text())
+        tests = (DEPLOY / "prometheus/cairn.rules.test.yml").read_text()
+        self.assertGreater(len(alerts), 8)
+        self.assertEqual(len(re.findall(r"^ +remedy:", RULES.read_text(), re.M)), len(alerts))
+        for alert in alerts:
+            self.assertIn(alert, tests)
+
+
+class Dashboard(unittest.TestCase):
+    def test_the_file_is_what_its_maker_makes(self):
+        made = subprocess.run([sys.executable, str(DEPLOY / "grafana/make_dashboard.py")], capture_output=True, text=True)
+        self.assertEqual(made.stdout, (DEPLOY / "grafana/cairn.json").read_text())
+
+    @unittest.skipUnless(shutil.which("prometheus"), "Debian's prometheus is not installed")
+    def test_every_query_answers_from_a_live_daemon(self):
+        directory = tempfile.mkdtemp(prefix="cairn-test-")
+        port, own_port = free_port(), free_port()
+        daemon = Daemon(directory, metrics_address=f"127.0.0.1:{port}")
+        (Path(directory) / "prometheus.yml").write_text(
+            f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{RULES}]\n"
+            f"scrape_configs: [{{job_name: cairn, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]\n")
+        prometheus = subprocess.Popen(
+            ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
+             f"--web.listen-address=127.0.0.1:{own_port}"], stderr=subprocess.PIPE, text=True)
+        try:
+            self.query_all(daemon, own_port)
+        finally:
+            prometheus.terminate()
+            prometheus.communicate()
+            daemon.stop()
+            shutil.rmtree(directory)
+
+    def query_all(self, daemon, port):
+        def ask(expr):
+            url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
+            with urllib.request.urlopen(url, timeout=30) as reply:
+                return json.load(reply)["data"]["result"]
+
+        def up():
+            try:
+                return [s for s in ask("up") if s["value"][1] == "1"]
+            except OSError:
+                return []
+
+        wait_for("Prometheus to scrape", up)
+        with daemon.connect() as c:
+            space = c.open_space(Space.opaque(4096))
+            for i in range(12):  # some seconds of traffic of every sort
+                keys = [key("monitoring", i, j) for j in range(4)]
+                c.put(space, keys, pattern(4 * 4096, i))
+                c.lookup(space, keys + [key("absent", i)])
+                c.get(space, keys)
+                c.call(RETRIEVE)
+                time.sleep(0.5)
+        empty = []
+        for title, expr in dashboard_queries():
+            result = ask(expr.replace("$__rate_interval", "10s").replace("$instance", ".*"))
+            if not result or any(v["value"][1] in ("NaN", "+Inf") and "quantile" not in expr for v in result):
+                empty.append((title, expr, result))
+        self.assertEqual(empty, [])
+        [hits] = ask('sum(increase(cairn_lookup_blocks_total{tier!="none"}[1m])) / sum(increase(cairn_lookup_blocks_total[1m]))')
+        self.assertAlmostEqual(float(hits["value"][1]), 0.8, delta=0.01)
+        self.assertEqual(ask('ALERTS{alertstate="firing"}'), [])
+        self.assertTrue(ask("instance:cairn_lookup_hit:ratio_rate5m"), "recording rules run")
+
+
+if __name__ == "__main__":
+    unittest.main()
