@@ -71,9 +71,21 @@ class Daemon:
             return int(client.stats()["cairn_blocks"])
 
 
+workers = []  # started and perhaps still running
+
+
 def start_role(role, work, socket, output):
-    return subprocess.Popen([sys.executable, str(EXAMPLES / "roles.py"), role, "--work", str(work),
-                             "--socket", socket, "--output", output])
+    worker = subprocess.Popen([sys.executable, str(EXAMPLES / "roles.py"), role, "--work", str(work),
+                               "--socket", socket, "--output", output])
+    workers.append(worker)
+    return worker
+
+
+def stop_workers():
+    for worker in workers:
+        if worker.poll() is None:
+            worker.kill()
+            worker.wait()
 
 
 def wait_role(process, work, output):
@@ -88,11 +100,11 @@ def run_role(role, work, socket):
 
 def share(work, socket):
     """Two workers put one chain at the same moment."""
-    workers = [start_role("share", work, socket, f"share{i}.json") for i in range(2)]
-    while len(list(work.glob("ready.*"))) < 2 and all(w.poll() is None for w in workers):
+    both = [start_role("share", work, socket, f"share{i}.json") for i in range(2)]
+    while len(list(work.glob("ready.*"))) < 2 and all(w.poll() is None for w in both):
         time.sleep(0.01)
     (work / "go").touch()
-    return [wait_role(w, work, f"share{i}.json") for i, w in enumerate(workers)]
+    return [wait_role(w, work, f"share{i}.json") for i, w in enumerate(both)]
 
 
 def make_prompt(args, work):
@@ -129,6 +141,7 @@ def run(args, work):
         both = share(work, daemon.socket)
         stored = daemon.blocks() - start
     finally:
+        stop_workers()
         daemon.stop()
     topk = c["topk"]
     return {
@@ -137,6 +150,7 @@ def run(args, work):
                    "ttft_cold_s": a["ttft_s"], "ttft_warm_s": b["ttft_s"],
                    "speed_up": a["ttft_s"] / b["ttft_s"], "max_logit_diff": b["max_logit_diff"]},
         "restart": {"blocks_before": before, "blocks_found": found},
+        "decode": {"text": c["text"], "ms_per_token": c["ms_per_token"]},
         "topk": {"budget": SHARE, "tokens_touched_share": topk["tokens_touched_share"],
                  "agreement": topk["agreement"], "nll_full": c["nll_full"],
                  "nll_topk": topk["nll"], "nll_topk_rest": c["topk_rest"]["nll"],
@@ -188,6 +202,8 @@ def table(r):
         m = topk["methods"][key]
         lines.append(f"{name:34}{100 * m['tokens_touched_share']:6.1f} %{m['bytes_per_step'] / 1e6:9.2f}"
                      f"{m['agreement']:11.3f}{m['nll'] - topk['nll_full']:10.4f}{m['kl']:10.4f}")
+    lines += ["", f"decoded with a retrieval a layer and step, {r['decode']['ms_per_token']:.0f} ms a token "
+              f"(NumPy): {r['decode']['text']!r}"]
     return "\n".join(lines)
 
 
@@ -201,7 +217,8 @@ def main():
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda got, _: sys.exit(128 + got))
     work = Path(tempfile.mkdtemp(prefix="cairn-quickstart-"))
     begun = time.monotonic()
     try:

@@ -74,24 +74,28 @@ def kl_divergence(full, other):
     return float((np.exp(p) * (p - q)).sum(1).mean())
 
 
-def score(model, space, context, cache, first, prompt, full, method):
+def score(model, context, cache, first, prompt, full, method):
     """Teacher-forces the gold answer over retrieved rows; compares with full attention."""
-    answer, position = prompt["answer"], cache.length
+    answer = prompt["answer"]
     attention = RetrievedAttention(model, context, cache, prompt["share"], **method)
-    show, logits = progress(f"answer, {method.get('landmark', 'token')}"), [first]
-    begun = time.monotonic()
-    for i, token in enumerate(answer[:-1]):
-        logits.append(model.step(token, position + i, attention))
-        show(i + 1, len(answer) - 1)
-    seconds = time.monotonic() - begun
-    logits = np.stack(logits)
-    steps = len(answer) - 1
+    logits = model.score_answer(answer, first, cache.length, attention)
     return {"nll": negative_log_likelihood(logits, answer),
             "agreement": float((logits.argmax(1) == full.argmax(1)).mean()),
             "kl": kl_divergence(full, logits),
             "tokens_touched_share": attention.rows_fetched / max(attention.rows_seen, 1),
-            "bytes_per_step": attention.bytes_moved / max(steps, 1),
-            "ms_per_token": 1e3 * seconds / max(steps, 1)}
+            "bytes_per_step": attention.bytes_moved / max(len(answer) - 1, 1)}
+
+
+def decode(model, context, cache, first, prompt, count):
+    """Greedy decoding step by step, every step with its own retrieval: (text, ms a token)."""
+    attention = RetrievedAttention(model, context, cache, prompt["share"], rest=True)
+    tokens, logits, begun = [], first, time.monotonic()
+    for i in range(count):
+        tokens.append(int(logits.argmax()))
+        if tokens[-1] in model.tokenizer.stop_ids:
+            break
+        logits = model.step(tokens[-1], cache.length + i, attention)
+    return model.tokenizer.decode(tokens), 1e3 * (time.monotonic() - begun) / len(tokens)
 
 
 def worker_c(model, space, prompt, work):
@@ -110,7 +114,10 @@ def worker_c(model, space, prompt, work):
         if tail < cache.length:
             context.append(*cache.rows(tail, cache.length))
         for name, method in prompt["methods"].items():
-            results[name] = score(model, space, context, cache, first, prompt, full, method)
+            print(f"    scoring: {name}", file=sys.stderr, flush=True)
+            results[name] = score(model, context, cache, first, prompt, full, method)
+        print("    decoding, a retrieval every step", file=sys.stderr, flush=True)
+        results["text"], results["ms_per_token"] = decode(model, context, cache, first, prompt, 24)
     return results
 
 

@@ -15,6 +15,8 @@ import cairn
 from .attention import KvCache
 from .model import BLOCK_TOKENS, Model
 
+STEPS_MAX = 16  # queries of so many steps go into one request
+
 
 def space_config(model: Model, dtype: str = "f32", revision: str = "", **codes) -> cairn.SpaceConfig:
     """The description of this model's KV cache; `codes` are landmark_bits, outliers, value_bits ..."""
@@ -57,65 +59,89 @@ def load_prefix(space, tokens, cache: KvCache) -> int:
 
 
 class RetrievedAttention:
-    """One decode step's attention: rows held here, rows fetched from cairn, and the rest.
+    """Attention over rows held here, rows fetched from cairn, and the rest.
 
     The worker holds the first `sinks` and the last `recent` tokens of the prompt and all that it
-    generates.  Of the others, cairn returns the share that matters most to each step's queries.
-    With `rest`, it also returns one estimated partial for all that was not fetched.
+    generates.  Of the others, cairn returns for every step and KV head the share that matters most
+    to that step's queries.  With `rest`, it also returns one estimated partial for all that was not
+    fetched, merged here like one more row.
     """
 
     def __init__(self, model: Model, context, cache: KvCache, share: float, *, sinks: int = 4,
                  recent: int = 64, rest: bool = False, landmark: str = "token", chunk_tokens: int = 8):
         self.config, self.context = model.config, context
-        self.share, self.rest = share, rest
-        self.landmark, self.chunk_tokens = landmark, chunk_tokens
         self.prompt = cache.length
         self.sinks, self.recent = min(sinks, self.prompt), recent
+        self.options = {"share": share, "scale": model.config.attention_scale, "rows": True,
+                        "rest": rest, "landmark": landmark, "chunk_tokens": chunk_tokens}
         self.held = [self._hold(cache, layer) for layer in range(self.config.layers)]
         self.bytes_moved = self.rows_fetched = self.rows_seen = 0
 
     def _hold(self, cache, layer):
-        """(first position, k, v): the rows of one layer that stay with the worker."""
+        """(positions, k, v) of one layer's rows that stay with the worker."""
         recent = self.config.window if self.config.is_local(layer) else self.recent
         first = max(self.sinks, self.prompt - recent)
-        take = [*range(self.sinks), *range(first, self.prompt)]
-        return first, cache.k[layer][:, take], cache.v[layer][:, take]
+        take = np.array([*range(self.sinks), *range(first, self.prompt)])
+        return take, cache.k[layer][:, take], cache.v[layer][:, take]
 
     def attend(self, layer, q, k_new, v_new):
-        """q [heads][dim], k_new and v_new [kv_heads][dim] -> [heads][dim]."""
-        config = self.config
-        first, k, v = self.held[layer]
-        k = np.concatenate([k, k_new[:, None]], axis=1)
-        v = np.concatenate([v, v_new[:, None]], axis=1)
-        self.held[layer] = first, k, v
-        if config.is_local(layer):  # all that such a layer sees is held here
-            k, v = k[:, -config.window:], v[:, -config.window:]
-            return np.concatenate([self._merge(q, head, k[head], v[head])
-                                   for head in range(config.kv_heads)])
-        found = self.context.retrieve(
-            layer, q, share=self.share, scale=config.attention_scale, rows=True, rest=self.rest,
-            exclude=[(0, self.sinks), (first, self.prompt)], landmark=self.landmark,
-            chunk_tokens=self.chunk_tokens)
-        self.bytes_moved += found.bytes
-        out = []
-        for head in range(config.kv_heads):
-            n = int(found.counts[head])
-            self.rows_fetched += n
-            self.rows_seen += first - self.sinks
-            out.append(self._merge(q, head, np.concatenate([k[head], found.k_rows[head, :n]]),
-                                   np.concatenate([v[head], found.v_rows[head, :n]]), found))
-        return np.concatenate(out)
+        """One step: q [heads][dim], k_new and v_new [kv_heads][dim] -> [heads][dim]."""
+        return self.attend_batch(layer, q[None], k_new[None], v_new[None])[0]
 
-    def _merge(self, q, head, k, v, found=None):
-        """Softmax over the rows at hand and, as one more row, the rest: -> [group][dim]."""
-        heads = slice(head * self.config.group, (head + 1) * self.config.group)
-        scores = (q[heads] * np.float32(self.config.attention_scale)) @ k.T
-        top = scores.max(1, keepdims=True)
-        if found is not None and self.rest:
-            rest_lse, rest_out = found.rest_lse[heads, None], found.rest_out[heads]
-            top = np.maximum(top, rest_lse)
-            weight = np.exp(rest_lse - top)
+    def attend_batch(self, layer, q, k_new, v_new):
+        """Several steps at once, as teacher forcing or a draft to be checked has them: a leading axis."""
+        positions, k, v = self.held[layer]
+        first = max(positions[-1] + 1, self.prompt)
+        new = np.arange(first, first + len(q))
+        positions = np.concatenate([positions, new])
+        k = np.concatenate([k, k_new.swapaxes(0, 1)], axis=1)
+        v = np.concatenate([v, v_new.swapaxes(0, 1)], axis=1)
+        self.held[layer] = positions, k, v
+        out = np.empty_like(q)
+        for start in range(0, len(q), STEPS_MAX):
+            steps = slice(start, min(start + STEPS_MAX, len(q)))
+            out[steps] = self._attend_steps(layer, q[steps], new[steps], positions, k, v)
+        return out
+
+    def _attend_steps(self, layer, q, now, positions, k, v):
+        config, local = self.config, self.config.is_local(layer)
+        hidden = positions > now[:, None]
+        found = None
+        if local:  # all that such a layer sees is held here
+            hidden |= positions <= now[:, None] - config.window
         else:
-            weight, rest_out = np.zeros_like(top), np.zeros_like(q[heads])
-        scores = np.exp(scores - top)
-        return (scores @ v + weight * rest_out) / (scores.sum(1, keepdims=True) + weight)
+            middle = self.sinks, max(self.sinks, self.prompt - self.recent)
+            found = self.context.retrieve(layer, q, exclude=[(0, middle[0]), (middle[1], self.prompt)],
+                                          **self.options)
+            self.bytes_moved += found.bytes
+            self.rows_fetched += int(found.counts.sum())
+            self.rows_seen += (middle[1] - middle[0]) * config.kv_heads * len(q)
+        out = np.empty_like(q)
+        for head in range(config.kv_heads):
+            group = slice(head * config.group, (head + 1) * config.group)
+            out[:, group] = self._merge(q[:, group], k[head], v[head], hidden, found, head, group)
+        return out
+
+    def _merge(self, q, k, v, hidden, found, head, group):
+        """Softmax over held rows, fetched rows and the rest: q [steps][group][dim] -> the same."""
+        q = q * np.float32(self.config.attention_scale)
+        held = np.where(hidden[:, None], -np.inf, q @ k.T)
+        top = held.max(2, keepdims=True)
+        if found is not None:
+            rows = q @ found.k_rows[:, head].swapaxes(1, 2)
+            beyond = np.arange(rows.shape[2]) >= found.counts[:, head, None]
+            rows = np.where(beyond[:, None], -np.inf, rows)
+            top = np.maximum(top, rows.max(2, keepdims=True, initial=-np.inf))
+            if found.rest_lse is not None:
+                top = np.maximum(top, found.rest_lse[:, group, None])
+        held = np.exp(held - top)
+        out, total = held @ v, held.sum(2, keepdims=True)
+        if found is not None:
+            rows = np.exp(rows - top)
+            out += rows @ found.v_rows[:, head]
+            total += rows.sum(2, keepdims=True)
+            if found.rest_lse is not None:
+                weight = np.exp(found.rest_lse[:, group, None] - top)
+                out += weight * found.rest_out[:, group]
+                total += weight
+        return out / total
