@@ -1,19 +1,18 @@
-// The catalog's file and its index thread: opening, loading, group commit. The bytes of records:
+// The catalog's LMDB file: opening, checking, loading, transactions. The bytes of records are in
 // catalog_record.h.
-#include "storage/catalog.h"
+#include "storage/catalog_file.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "proto/status.h"
@@ -21,18 +20,13 @@
 
 enum {
         DATABASES_COUNT = 3,
-        GENERATION_SHIFT = 40
+        GENERATION_SHIFT = 40,
+        CHECK_SECONDS_MAX = 120,
 };
 #define MAP_BYTES_MIN (8ull << 20)
 #define MAP_BYTES_MAX (1ull << 40)
 
-struct op_queue {
-        struct cairn_catalog_op *first;
-        struct cairn_catalog_op **last;
-        uint32_t count;
-};
-
-struct cairn_catalog {
+struct cairn_catalog_file {
         struct cairn_catalog_options options;
         char *path;
         MDB_env *env;
@@ -40,43 +34,9 @@ struct cairn_catalog {
         MDB_dbi spaces;
         MDB_dbi blocks;
         uint64_t map_bytes;
-        uint64_t generation;
-        _Atomic uint64_t commits;
-        int event_fd;
-        pthread_t thread;
-        bool started;
-        pthread_mutex_t lock;
-        pthread_cond_t wake;
-        struct op_queue pending; // under the lock
-        struct op_queue done;    // under the lock
-        bool urgent;             // under the lock: no company is expected
-        bool stopping;           // under the lock
+        uint32_t openings;
+        bool fresh;
 };
-
-static void queue_init(struct op_queue *queue)
-{
-        *queue = (struct op_queue){.last = &queue->first};
-}
-
-static void queue_push(struct op_queue *queue, struct cairn_catalog_op *op)
-{
-        op->next = NULL;
-        *queue->last = op;
-        queue->last = &op->next;
-        queue->count++;
-}
-
-static struct cairn_catalog_op *queue_pop(struct op_queue *queue)
-{
-        struct cairn_catalog_op *op = queue->first;
-        if (op) {
-                queue->first = op->next;
-                queue->count--;
-                if (!queue->first)
-                        queue->last = &queue->first;
-        }
-        return op;
-}
 
 static int status_of(int error)
 {
@@ -107,30 +67,30 @@ static int reserve_file(const char *path, uint64_t bytes)
         return error;
 }
 
-static int map_grow(struct cairn_catalog *catalog)
+static int map_grow(struct cairn_catalog_file *file)
 {
-        uint64_t bytes = catalog->map_bytes * 2;
+        uint64_t bytes = file->map_bytes * 2;
         if (bytes > MAP_BYTES_MAX)
                 return ENOSPC;
-        int error = reserve_file(catalog->path, bytes);
+        int error = reserve_file(file->path, bytes);
         if (error)
                 return error;
-        error = mdb_env_set_mapsize(catalog->env, bytes);
+        error = mdb_env_set_mapsize(file->env, bytes);
         if (error == 0)
-                catalog->map_bytes = bytes;
+                file->map_bytes = bytes;
         return error;
 }
 
 // Before the map is full: a transaction needs pages for what it copies.
-static bool map_low(const struct cairn_catalog *catalog)
+static bool map_low(const struct cairn_catalog_file *file)
 {
         MDB_envinfo info;
-        if (mdb_env_info(catalog->env, &info) != 0)
+        if (mdb_env_info(file->env, &info) != 0)
                 return false;
-        return (info.me_last_pgno + 1) * 4096ull > catalog->map_bytes / 4 * 3;
+        return (info.me_last_pgno + 1) * 4096ull > file->map_bytes / 4 * 3;
 }
 
-static int put_op(struct cairn_catalog *catalog, MDB_txn *txn, struct cairn_catalog_op *op)
+static int put_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_catalog_op *op)
 {
         uint8_t key_bytes[CAIRN_RECORD_KEY_BYTES];
         uint8_t bytes[CAIRN_RECORD_SPACE_BYTES];
@@ -140,28 +100,29 @@ static int put_op(struct cairn_catalog *catalog, MDB_txn *txn, struct cairn_cata
         case CAIRN_CATALOG_SPACE:
                 value.mv_size = cairn_record_space_write(&op->space, bytes);
                 key = (MDB_val){sizeof(op->space.id), &op->space.id};
-                return mdb_put(txn, catalog->spaces, &key, &value, 0);
+                return mdb_put(txn, file->spaces, &key, &value, 0);
         case CAIRN_CATALOG_PUT:
                 cairn_record_key_write(op->block.space_id, &op->block.key, key_bytes);
                 value.mv_size = cairn_record_block_write(&op->block, bytes);
-                return mdb_put(txn, catalog->blocks, &key, &value, 0);
+                return mdb_put(txn, file->blocks, &key, &value, 0);
         case CAIRN_CATALOG_DELETE: break;
         }
         cairn_record_key_write(op->block.space_id, &op->block.key, key_bytes);
-        int error = mdb_del(txn, catalog->blocks, &key, NULL);
+        int error = mdb_del(txn, file->blocks, &key, NULL);
         return error == MDB_NOTFOUND ? 0 : error;
 }
 
 // All of the ops in one transaction, or none.
-static int commit(struct cairn_catalog *catalog, struct cairn_catalog_op *first, bool deletes_only)
+static int commit(struct cairn_catalog_file *file, struct cairn_catalog_op *first,
+                  bool deletes_only)
 {
         MDB_txn *txn;
-        int error = mdb_txn_begin(catalog->env, NULL, 0, &txn);
+        int error = mdb_txn_begin(file->env, NULL, 0, &txn);
         if (error)
                 return error;
         for (struct cairn_catalog_op *op = first; op && !error; op = op->next) {
                 if (!deletes_only || op->kind == CAIRN_CATALOG_DELETE)
-                        error = put_op(catalog, txn, op);
+                        error = put_op(file, txn, op);
         }
         if (error) {
                 mdb_txn_abort(txn);
@@ -171,240 +132,270 @@ static int commit(struct cairn_catalog *catalog, struct cairn_catalog_op *first,
 }
 
 // A full map or disk: grow and retry; if it cannot grow, the deletes alone.
-static void run_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *first)
+bool cairn_catalog_file_write(struct cairn_catalog_file *file, struct cairn_catalog_op *first)
 {
-        int fault = CAIRN_OK;
-        if (catalog->options.on_fault)
-                fault = catalog->options.on_fault(catalog->options.on_fault_arg);
-        bool full = false;
-        if (map_low(catalog))
-                full = map_grow(catalog) != 0;
+        bool full = map_low(file) && map_grow(file) != 0;
         int error = full ? ENOSPC : 0;
-        if (fault == CAIRN_OK && !full) {
-                error = commit(catalog, first, false);
-                while (error == MDB_MAP_FULL && map_grow(catalog) == 0)
-                        error = commit(catalog, first, false);
+        if (!full) {
+                error = commit(file, first, false);
+                while (error == MDB_MAP_FULL && map_grow(file) == 0)
+                        error = commit(file, first, false);
                 full = error == MDB_MAP_FULL || error == ENOSPC;
         }
-        int status = fault != CAIRN_OK ? fault : status_of(error);
-        int deletes = status;
-        if (fault == CAIRN_OK && full) {
-                status = CAIRN_ENOSPC;
-                deletes = status_of(commit(catalog, first, true));
-        }
+        int status = full ? CAIRN_ENOSPC : status_of(error);
+        int deletes = full ? status_of(commit(file, first, true)) : status;
         for (struct cairn_catalog_op *op = first; op; op = op->next)
                 op->status = op->kind == CAIRN_CATALOG_DELETE ? deletes : status;
-        if (status == CAIRN_OK || deletes == CAIRN_OK)
-                atomic_fetch_add(&catalog->commits, 1);
+        return status == CAIRN_OK || deletes == CAIRN_OK;
 }
 
-static struct cairn_catalog_op *take_batch(struct cairn_catalog *catalog)
+static int open_databases(struct cairn_catalog_file *file, MDB_txn *txn)
 {
-        struct op_queue batch;
-        queue_init(&batch);
-        while (batch.count < catalog->options.commit_batch_max && catalog->pending.first)
-                queue_push(&batch, queue_pop(&catalog->pending));
-        return batch.first;
-}
-
-static void finish_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *first)
-{
-        while (first) {
-                struct cairn_catalog_op *next = first->next;
-                queue_push(&catalog->done, first);
-                first = next;
-        }
-        uint64_t one = 1;
-        (void)!write(catalog->event_fd, &one, sizeof(one)); // full means readable already
-}
-
-static void wait_for_company(struct cairn_catalog *catalog)
-{
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += 1000l * catalog->options.commit_delay_us;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        while (!catalog->urgent && !catalog->stopping &&
-               catalog->pending.count < catalog->options.commit_batch_max) {
-                if (pthread_cond_timedwait(&catalog->wake, &catalog->lock, &until) != 0)
-                        return;
-        }
-}
-
-static void *index_main(void *arg)
-{
-        struct cairn_catalog *catalog = arg;
-        pthread_mutex_lock(&catalog->lock);
-        for (;;) {
-                if (!catalog->pending.first) {
-                        if (catalog->stopping)
-                                break;
-                        pthread_cond_wait(&catalog->wake, &catalog->lock);
-                        continue;
-                }
-                wait_for_company(catalog);
-                catalog->urgent = false;
-                struct cairn_catalog_op *batch = take_batch(catalog);
-                pthread_mutex_unlock(&catalog->lock);
-                run_batch(catalog, batch);
-                pthread_mutex_lock(&catalog->lock);
-                finish_batch(catalog, batch);
-        }
-        pthread_mutex_unlock(&catalog->lock);
-        return NULL;
-}
-
-void cairn_catalog_submit(struct cairn_catalog *catalog, struct cairn_catalog_op *op, bool more)
-{
-        pthread_mutex_lock(&catalog->lock);
-        assert(!catalog->stopping);
-        queue_push(&catalog->pending, op);
-        catalog->urgent = catalog->urgent || !more;
-        pthread_cond_signal(&catalog->wake);
-        pthread_mutex_unlock(&catalog->lock);
-        if (!catalog->options.no_thread)
-                return;
-        uint64_t one = 1;
-        (void)!write(catalog->event_fd, &one, sizeof(one)); // full means readable already
-}
-
-void cairn_catalog_reap(struct cairn_catalog *catalog)
-{
-        uint64_t count;
-        (void)!read(catalog->event_fd, &count, sizeof(count)); // empty is fine: nothing has ended
-        if (catalog->options.no_thread && catalog->pending.first) {
-                struct cairn_catalog_op *batch = take_batch(catalog);
-                run_batch(catalog, batch);
-                finish_batch(catalog, batch);
-        }
-        for (;;) {
-                pthread_mutex_lock(&catalog->lock);
-                struct cairn_catalog_op *op = queue_pop(&catalog->done);
-                pthread_mutex_unlock(&catalog->lock);
-                if (!op)
-                        return;
-                op->on_done(op, op->status);
-        }
-}
-
-int cairn_catalog_fd(const struct cairn_catalog *catalog)
-{
-        return catalog->event_fd;
-}
-
-uint64_t cairn_catalog_commits(const struct cairn_catalog *catalog)
-{
-        return atomic_load(&catalog->commits);
-}
-
-uint64_t cairn_catalog_generation(const struct cairn_catalog *catalog)
-{
-        return catalog->generation;
-}
-
-static int open_databases(struct cairn_catalog *catalog, MDB_txn *txn)
-{
-        int error = mdb_dbi_open(txn, "meta", MDB_CREATE, &catalog->meta);
+        int error = mdb_dbi_open(txn, "meta", MDB_CREATE, &file->meta);
         if (!error)
-                error = mdb_dbi_open(txn, "spaces", MDB_CREATE, &catalog->spaces);
+                error = mdb_dbi_open(txn, "spaces", MDB_CREATE, &file->spaces);
         if (!error)
-                error = mdb_dbi_open(txn, "blocks", MDB_CREATE, &catalog->blocks);
+                error = mdb_dbi_open(txn, "blocks", MDB_CREATE, &file->blocks);
         return error;
 }
 
-// Reads or makes the format record, and takes a range of generations for this opening.
-static int open_meta(struct cairn_catalog *catalog, char *ret_text)
+static int write_meta(struct cairn_catalog_file *file, MDB_txn *txn)
 {
-        MDB_txn *txn;
-        int error = mdb_txn_begin(catalog->env, NULL, 0, &txn);
-        if (error)
-                return status_of(error);
-        struct cairn_record_meta meta = {.version = CAIRN_FORMAT_VERSION, .openings = 0};
+        struct cairn_record_meta meta = {CAIRN_FORMAT_VERSION, file->openings};
         uint8_t bytes[CAIRN_RECORD_META_BYTES];
         MDB_val key = {6, (void *)(uintptr_t) "format"};
+        MDB_val value = {cairn_record_meta_write(&meta, bytes), bytes};
+        return mdb_put(txn, file->meta, &key, &value, 0);
+}
+
+static int read_meta(struct cairn_catalog_file *file, MDB_txn *txn,
+                     struct cairn_record_meta *ret_meta)
+{
+        MDB_val key = {6, (void *)(uintptr_t) "format"};
         MDB_val value;
-        int status = CAIRN_OK;
-        error = open_databases(catalog, txn);
-        if (!error)
-                error = mdb_get(txn, catalog->meta, &key, &value);
-        if (!error)
-                status = cairn_record_meta_read(value.mv_data, value.mv_size, &meta);
-        else if (error != MDB_NOTFOUND)
-                status = status_of(error);
+        *ret_meta = (struct cairn_record_meta){0};
+        int error = mdb_get(txn, file->meta, &key, &value);
+        return error ? status_of(error)
+                     : cairn_record_meta_read(value.mv_data, value.mv_size, ret_meta);
+}
+
+// Reads or makes the format record, and takes a range of generations for this opening.
+static int open_meta(struct cairn_catalog_file *file, char *ret_text)
+{
+        MDB_txn *txn;
+        int error = mdb_txn_begin(file->env, NULL, 0, &txn);
+        if (error)
+                return status_of(error);
+        struct cairn_record_meta meta;
+        int status = status_of(open_databases(file, txn));
+        if (status == CAIRN_OK)
+                status = read_meta(file, txn, &meta);
+        if (status == CAIRN_ENOENT)
+                status = CAIRN_OK;
         if (status == CAIRN_EVERSION)
                 snprintf(ret_text, CAIRN_TEXT_BYTES_MAX,
                          "the catalog has format %u, this build reads format %d; use the cairnd "
                          "that wrote it or "
                          "another data directory",
                          meta.version, CAIRN_FORMAT_VERSION);
-        if (status == CAIRN_OK) {
-                meta.openings++;
-                value = (MDB_val){cairn_record_meta_write(&meta, bytes), bytes};
-                status = status_of(mdb_put(txn, catalog->meta, &key, &value, 0));
-        }
+        file->openings = meta.openings + 1;
+        if (status == CAIRN_OK)
+                status = status_of(write_meta(file, txn));
         if (status != CAIRN_OK) {
                 mdb_txn_abort(txn);
                 return status;
         }
-        catalog->generation = (uint64_t)meta.openings << GENERATION_SHIFT;
         return status_of(mdb_txn_commit(txn));
 }
 
-static int open_env(struct cairn_catalog *catalog)
+bool cairn_catalog_file_fresh(const struct cairn_catalog_file *file)
+{
+        return file->fresh;
+}
+
+uint64_t cairn_catalog_file_generation(const struct cairn_catalog_file *file)
+{
+        return (uint64_t)file->openings << GENERATION_SHIFT;
+}
+
+int cairn_catalog_file_set_generation(struct cairn_catalog_file *file, uint64_t above)
+{
+        uint64_t openings = (above >> GENERATION_SHIFT) + 1;
+        if (openings <= file->openings)
+                return CAIRN_OK;
+        MDB_txn *txn;
+        int error = mdb_txn_begin(file->env, NULL, 0, &txn);
+        if (error)
+                return status_of(error);
+        file->openings = (uint32_t)openings;
+        error = write_meta(file, txn);
+        if (error) {
+                mdb_txn_abort(txn);
+                return status_of(error);
+        }
+        return status_of(mdb_txn_commit(txn));
+}
+
+// ---- checking ----
+
+// Reads every record, in a process of its own: LMDB trusts its pages, so a damaged one may end the
+// reader.
+static bool walk(MDB_txn *txn, MDB_dbi dbi, bool spaces)
+{
+        MDB_cursor *cursor;
+        if (mdb_cursor_open(txn, dbi, &cursor) != 0)
+                return false;
+        MDB_val key, value;
+        int error;
+        volatile uint8_t sum = 0; // so that the bytes are read
+        while ((error = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
+                for (size_t i = 0; i < value.mv_size; i++)
+                        sum ^= ((const uint8_t *)value.mv_data)[i];
+                struct cairn_catalog_space space;
+                if (spaces &&
+                    cairn_record_space_read(value.mv_data, value.mv_size, &space) != CAIRN_OK)
+                        return false;
+        }
+        mdb_cursor_close(cursor);
+        return error == MDB_NOTFOUND;
+}
+
+static bool check_meta(MDB_txn *txn, MDB_dbi dbi)
+{
+        struct cairn_record_meta meta;
+        MDB_val key = {6, (void *)(uintptr_t) "format"};
+        MDB_val value;
+        return mdb_get(txn, dbi, &key, &value) == 0 &&
+               cairn_record_meta_read(value.mv_data, value.mv_size, &meta) != CAIRN_ECORRUPT;
+}
+
+static bool check_file(const char *path, uint64_t size_bytes)
+{
+        MDB_env *env;
+        MDB_txn *txn;
+        MDB_dbi dbi;
+        MDB_envinfo info;
+        MDB_stat stat;
+        if (mdb_env_create(&env) != 0 || mdb_env_set_maxdbs(env, DATABASES_COUNT) != 0 ||
+            mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0600) !=
+                0 ||
+            mdb_env_info(env, &info) != 0 || mdb_env_stat(env, &stat) != 0 ||
+            mdb_txn_begin(env, NULL, MDB_RDONLY, &txn) != 0)
+                return false;
+        if ((info.me_last_pgno + 1) * stat.ms_psize > size_bytes || stat.ms_psize != 4096)
+                return false;
+        // The list of free pages, the list of databases, then each of them.
+        if (!walk(txn, 0, false) || !walk(txn, 1, false))
+                return false;
+        if (mdb_dbi_open(txn, "meta", 0, &dbi) != 0 || !check_meta(txn, dbi))
+                return false;
+        if (mdb_dbi_open(txn, "spaces", 0, &dbi) != 0 || !walk(txn, dbi, true))
+                return false;
+        return mdb_dbi_open(txn, "blocks", 0, &dbi) == 0 && walk(txn, dbi, false);
+}
+
+static void check_child(const char *path, uint64_t size_bytes)
+{
+        const struct rlimit none = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &none); // a crash here is an answer, not an accident
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        signal(SIGABRT, SIG_DFL);
+        signal(SIGALRM, SIG_DFL);
+        alarm(CHECK_SECONDS_MAX);
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        if (null >= 0)
+                (void)dup2(null, STDERR_FILENO);
+        _exit(check_file(path, size_bytes) ? 0 : 1);
+}
+
+static bool is_sound(const char *path, uint64_t size_bytes)
+{
+        pid_t child = fork();
+        if (child < 0)
+                return true; // cannot be checked: taken as it is
+        if (child == 0)
+                check_child(path, size_bytes);
+        int status = 0;
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+                ;
+        return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static int move_aside(const struct cairn_catalog_file *file)
+{
+        char aside[4096];
+        if (snprintf(aside, sizeof(aside), "%s.bad", file->path) >= (int)sizeof(aside))
+                return ENAMETOOLONG;
+        if (rename(file->path, aside) != 0)
+                return errno;
+        if (file->options.on_warning)
+                file->options.on_warning(
+                    file->options.on_warning_arg,
+                    "the catalog is damaged: it was moved aside to catalog.mdb.bad and is made "
+                    "anew from the slab files; check the disk");
+        return 0;
+}
+
+// ---- opening ----
+
+static int prepare_file(struct cairn_catalog_file *file)
 {
         struct stat status;
-        catalog->map_bytes = catalog->options.map_bytes;
-        if (catalog->map_bytes < MAP_BYTES_MIN)
-                catalog->map_bytes = MAP_BYTES_MIN;
-        if (lstat(catalog->path, &status) == 0) {
-                if (!S_ISREG(status.st_mode))
-                        return EINVAL;
-                while (catalog->map_bytes < (uint64_t)status.st_size)
-                        catalog->map_bytes *= 2;
-        }
-        int error = mdb_env_create(&catalog->env);
+        file->map_bytes = file->options.map_bytes;
+        if (file->map_bytes < MAP_BYTES_MIN)
+                file->map_bytes = MAP_BYTES_MIN;
+        file->fresh = true;
+        if (lstat(file->path, &status) != 0)
+                return errno == ENOENT ? 0 : errno;
+        if (!S_ISREG(status.st_mode))
+                return EINVAL;
+        if (status.st_size == 0)
+                return 0;
+        if (!is_sound(file->path, (uint64_t)status.st_size))
+                return move_aside(file);
+        file->fresh = false;
+        while (file->map_bytes < (uint64_t)status.st_size)
+                file->map_bytes *= 2;
+        return 0;
+}
+
+// One process holds the directory's lock and one thread the file: LMDB's own lock file is not
+// needed.
+static int open_env(struct cairn_catalog_file *file)
+{
+        int error = prepare_file(file);
         if (!error)
-                error = mdb_env_set_maxdbs(catalog->env, DATABASES_COUNT);
+                error = mdb_env_create(&file->env);
         if (!error)
-                error = mdb_env_set_mapsize(catalog->env, catalog->map_bytes);
-        unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | (catalog->options.no_sync ? MDB_NOSYNC : 0);
+                error = mdb_env_set_maxdbs(file->env, DATABASES_COUNT);
         if (!error)
-                error = mdb_env_open(catalog->env, catalog->path, flags, 0600);
-        int dead;
+                error = mdb_env_set_mapsize(file->env, file->map_bytes);
+        unsigned flags =
+            MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | (file->options.no_sync ? MDB_NOSYNC : 0);
         if (!error)
-                error = mdb_reader_check(catalog->env, &dead);
+                error = mdb_env_open(file->env, file->path, flags, 0600);
         // After the open, which makes a new file of an empty one alone. A disk too full for the
         // reserve may still serve what is there.
         if (!error)
-                (void)reserve_file(catalog->path, catalog->map_bytes);
+                (void)reserve_file(file->path, file->map_bytes);
         return error;
 }
 
-int cairn_catalog_open(const struct cairn_catalog_options *options,
-                       struct cairn_catalog **ret_catalog, char *ret_text)
+int cairn_catalog_file_open(const struct cairn_catalog_options *options,
+                            struct cairn_catalog_file **ret_file, char *ret_text)
 {
-        struct cairn_catalog *catalog = calloc(1, sizeof(*catalog));
-        if (!catalog) {
-                snprintf(ret_text, CAIRN_TEXT_BYTES_MAX, "out of memory while opening the catalog");
-                return CAIRN_ENOMEM;
-        }
-        catalog->options = *options;
-        queue_init(&catalog->pending);
-        queue_init(&catalog->done);
-        pthread_mutex_init(&catalog->lock, NULL);
-        pthread_condattr_t attributes;
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        pthread_cond_init(&catalog->wake, &attributes);
-        pthread_condattr_destroy(&attributes);
-        catalog->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        catalog->path = strdup(options->path);
-        int error = catalog->path && catalog->event_fd >= 0 ? open_env(catalog) : ENOMEM;
-        int status = status_of(error);
         ret_text[0] = 0;
+        struct cairn_catalog_file *file = calloc(1, sizeof(*file));
+        if (file) {
+                file->options = *options;
+                file->path = strdup(options->path);
+        }
+        int error = file && file->path ? open_env(file) : ENOMEM;
+        int status = status_of(error);
         if (status == CAIRN_OK)
-                status = open_meta(catalog, ret_text);
+                status = open_meta(file, ret_text);
         if (status != CAIRN_OK) {
                 if (!ret_text[0])
                         snprintf(ret_text, CAIRN_TEXT_BYTES_MAX,
@@ -412,44 +403,24 @@ int cairn_catalog_open(const struct cairn_catalog_options *options,
                                  "its permissions",
                                  options->path,
                                  error ? mdb_strerror(error) : cairn_status_text(status));
-                cairn_catalog_destroy(catalog);
+                cairn_catalog_file_close(file);
                 return status;
         }
-        *ret_catalog = catalog;
+        *ret_file = file;
         return CAIRN_OK;
 }
 
-int cairn_catalog_start(struct cairn_catalog *catalog)
+void cairn_catalog_file_close(struct cairn_catalog_file *file)
 {
-        assert(!catalog->started);
-        if (catalog->options.no_thread)
-                return CAIRN_OK;
-        if (pthread_create(&catalog->thread, NULL, index_main, catalog) != 0)
-                return CAIRN_ENOMEM;
-        catalog->started = true;
-        return CAIRN_OK;
-}
-
-void cairn_catalog_destroy(struct cairn_catalog *catalog)
-{
-        if (!catalog)
+        if (!file)
                 return;
-        if (catalog->started) {
-                pthread_mutex_lock(&catalog->lock);
-                catalog->stopping = true;
-                pthread_cond_signal(&catalog->wake);
-                pthread_mutex_unlock(&catalog->lock);
-                pthread_join(catalog->thread, NULL);
-        }
-        if (catalog->env)
-                mdb_env_close(catalog->env);
-        if (catalog->event_fd >= 0)
-                close(catalog->event_fd);
-        pthread_cond_destroy(&catalog->wake);
-        pthread_mutex_destroy(&catalog->lock);
-        free(catalog->path);
-        free(catalog);
+        if (file->env)
+                mdb_env_close(file->env);
+        free(file->path);
+        free(file);
 }
+
+// ---- loading ----
 
 static int load_spaces(MDB_txn *txn, MDB_dbi dbi, const struct cairn_catalog_visitor *visitor,
                        uint64_t *bad_count)
@@ -494,18 +465,17 @@ static int load_blocks(MDB_txn *txn, MDB_dbi dbi, const struct cairn_catalog_vis
         return status == CAIRN_OK && error != MDB_NOTFOUND ? status_of(error) : status;
 }
 
-int cairn_catalog_load(struct cairn_catalog *catalog, const struct cairn_catalog_visitor *visitor,
-                       uint64_t *ret_bad_count)
+int cairn_catalog_file_load(struct cairn_catalog_file *file,
+                            const struct cairn_catalog_visitor *visitor, uint64_t *ret_bad_count)
 {
-        assert(!catalog->started);
         MDB_txn *txn;
-        int error = mdb_txn_begin(catalog->env, NULL, MDB_RDONLY, &txn);
+        int error = mdb_txn_begin(file->env, NULL, MDB_RDONLY, &txn);
         if (error)
                 return status_of(error);
         uint64_t bad_count = 0;
-        int status = load_spaces(txn, catalog->spaces, visitor, &bad_count);
+        int status = load_spaces(txn, file->spaces, visitor, &bad_count);
         if (status == CAIRN_OK)
-                status = load_blocks(txn, catalog->blocks, visitor, &bad_count);
+                status = load_blocks(txn, file->blocks, visitor, &bad_count);
         mdb_txn_abort(txn);
         *ret_bad_count = bad_count;
         return status;

@@ -66,6 +66,8 @@ struct cairn_catalog_options {
         // NULL.
         int (*on_fault)(void *arg);
         void *on_fault_arg;
+        void (*on_warning)(void *arg, const char *text); // may be NULL
+        void *on_warning_arg;
 };
 
 // CAIRN_EVERSION (another format), CAIRN_ECORRUPT, CAIRN_EIO, CAIRN_ENOSPC, CAIRN_ENOMEM, with a
@@ -87,6 +89,13 @@ struct cairn_catalog_visitor {
 // start.
 int cairn_catalog_load(struct cairn_catalog *catalog, const struct cairn_catalog_visitor *visitor,
                        uint64_t *ret_bad_count);
+// True when the catalog was made by this opening: the slab files may hold blocks that it does not
+// name.
+bool cairn_catalog_fresh(const struct cairn_catalog *catalog);
+// Makes generations begin above this one. Before start.
+int cairn_catalog_set_generation(struct cairn_catalog *catalog, uint64_t above);
+// Commits a list (linked by `next`) at once, blocking; on_done is not called. Before start.
+int cairn_catalog_write_now(struct cairn_catalog *catalog, struct cairn_catalog_op *first);
 int cairn_catalog_start(struct cairn_catalog *catalog);
 
 // Order is kept. `more`: others follow soon; the commit may wait commit_delay_us for them.

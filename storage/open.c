@@ -136,6 +136,8 @@ static int open_catalog(struct cairn_store *store, const struct cairn_store_inte
             .no_sync = internal->catalog_no_sync,
             .on_fault = internal->on_catalog_fault,
             .on_fault_arg = internal->on_catalog_fault_arg,
+            .on_warning = store->options.on_warning,
+            .on_warning_arg = store->options.on_warning_arg,
         };
         return cairn_catalog_open(&options, &store->catalog, ret_text);
 }

@@ -97,6 +97,9 @@ static int open_slab(struct recovery *recovery, const struct found_slab *found)
                 return status;
         }
         struct cairn_space_state *space = status == CAIRN_OK ? space_of(store, &header) : NULL;
+        if (status == CAIRN_OK && !space && cairn_catalog_fresh(store->catalog))
+                (void)cairn_rebuild_space(store, &header,
+                                          &space); // without it the file is an orphan
         if (!space || header.slab != found->slab) {
                 store->stats.recovered_orphans++;
                 if (read || found->size_bytes < CAIRN_SLAB_HEADER_BYTES)
@@ -214,32 +217,29 @@ static int drop_record(struct recovery *recovery, const struct cairn_catalog_blo
         return CAIRN_OK;
 }
 
-static int on_block(void *arg, const struct cairn_catalog_block *record)
+int cairn_recover_block(struct cairn_store *store, uint32_t slab,
+                        const struct cairn_catalog_block *record)
 {
-        struct recovery *recovery = arg;
-        struct cairn_store *store = recovery->store;
-        struct cairn_space_state *space = cairn_space_by_id(store, record->space_id);
-        uint32_t index = space ? slab_at(recovery, record->slab) : CAIRN_NO_SLAB;
-        if (index == CAIRN_NO_SLAB || store->slabs[index]->space != space->index ||
-            !cairn_slab_mark(store->slabs[index], record->slot))
-                return drop_record(recovery, record);
-        if (cairn_table_reserve(&store->table, 2) != CAIRN_OK)
-                return CAIRN_ENOMEM;
-        struct cairn_block *block = cairn_table_entry(&store->table, false);
-        if (!block)
-                return CAIRN_ENOMEM;
+        struct cairn_space_state *space = store->spaces[store->slabs[slab]->space];
+        if (!cairn_slab_mark(store->slabs[slab], record->slot))
+                return CAIRN_ENOENT;
         uint64_t slot_bytes = space->layout.slot_bytes;
         space->free_slots--;
         space->nvme_bytes += slot_bytes;
         store->stats.nvme_used_bytes += slot_bytes;
         store->stats.nvme_free_bytes -= slot_bytes;
+        if (cairn_table_reserve(&store->table, 2) != CAIRN_OK)
+                return CAIRN_ENOMEM;
+        struct cairn_block *block = cairn_table_entry(&store->table, false);
+        if (!block)
+                return CAIRN_ENOMEM;
         block->key = record->key;
         block->parent = record->parent;
         block->generation = record->generation;
         block->used = record->used;
         block->tenant = record->tenant;
         block->space = space->index;
-        block->slab = index;
+        block->slab = slab;
         block->slot = record->slot;
         block->flags |= CAIRN_BLOCK_RECORD;
         // The clock has no meaning across starts: a time to live begins anew.
@@ -251,6 +251,32 @@ static int on_block(void *arg, const struct cairn_catalog_block *record)
         cairn_block_load(store, block);
         store->stats.recovered_blocks++;
         return CAIRN_OK;
+}
+
+// Takes back what the function above did.
+void cairn_recover_remove(struct cairn_store *store, struct cairn_block *block)
+{
+        cairn_table_remove(&store->table, block);
+        cairn_block_set_flag(store, block, CAIRN_BLOCK_STORED, false);
+        cairn_block_space(store, block)->blocks--;
+        store->stats.blocks--;
+        store->stats.recovered_blocks--;
+        uint32_t slab = block->slab;
+        block->slab = CAIRN_NO_SLAB;
+        cairn_slab_give(store, slab, block->slot, false);
+        cairn_table_entry_free(&store->table, block);
+}
+
+static int on_block(void *arg, const struct cairn_catalog_block *record)
+{
+        struct recovery *recovery = arg;
+        struct cairn_store *store = recovery->store;
+        struct cairn_space_state *space = cairn_space_by_id(store, record->space_id);
+        uint32_t index = space ? slab_at(recovery, record->slab) : CAIRN_NO_SLAB;
+        int status = CAIRN_ENOENT;
+        if (index != CAIRN_NO_SLAB && store->slabs[index]->space == space->index)
+                status = cairn_recover_block(store, index, record);
+        return status == CAIRN_ENOENT ? drop_record(recovery, record) : status;
 }
 
 // Parents and places in the eviction heaps, once all blocks are there: no ghost is made in vain.
@@ -297,6 +323,8 @@ int cairn_recover(struct cairn_store *store, char *ret_text)
                 status = index_slabs(&recovery);
         if (status == CAIRN_OK)
                 status = cairn_catalog_load(store->catalog, &blocks, &bad_blocks);
+        if (status == CAIRN_OK && cairn_catalog_fresh(store->catalog))
+                status = cairn_rebuild_blocks(store);
         if (status == CAIRN_OK)
                 link_blocks(store);
         free(recovery.by_number);

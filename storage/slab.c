@@ -80,7 +80,7 @@ bool cairn_slab_mark(struct cairn_slab *slab, uint32_t slot)
         return true;
 }
 
-static uint32_t index_of(const struct cairn_slab *slab)
+uint32_t cairn_slab_index(const struct cairn_slab *slab)
 {
         uint32_t index = 0;
         while (slab->store->slabs[index] != slab)
@@ -106,7 +106,7 @@ static void on_created(struct cairn_device_request *request, int status)
                 return;
         }
         store->slab_bytes_total -= slab->size_bytes;
-        cairn_slab_drop(store, index_of(slab));
+        cairn_slab_drop(store, cairn_slab_index(slab));
         if (status != CAIRN_ENOSPC)
                 cairn_writer_error(store, status);
         else if (!store->warned_full)
@@ -192,7 +192,7 @@ static void on_removed(struct cairn_device_request *request, int status)
                 cairn_writer_error(store, status);
         store->slab_bytes_total -= slab->size_bytes;
         store->full = false;
-        cairn_slab_drop(store, index_of(slab));
+        cairn_slab_drop(store, cairn_slab_index(slab));
 }
 
 static bool is_empty(const struct cairn_slab *slab)

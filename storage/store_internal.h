@@ -432,8 +432,8 @@ uint64_t cairn_slab_offset(const struct cairn_store *store, uint32_t slab, uint3
 uint32_t cairn_slab_slots_of(const struct cairn_store *store, const struct cairn_layout *layout);
 struct cairn_slab *cairn_slab_add(struct cairn_store *store, uint32_t slots, uint32_t *ret_index);
 void cairn_slab_drop(struct cairn_store *store, uint32_t index);
+uint32_t cairn_slab_index(const struct cairn_slab *slab);
 bool cairn_slab_mark(struct cairn_slab *slab, uint32_t slot); // false: taken already
-void cairn_slab_trim(struct cairn_store *store); // gives empty slabs back where others need room
 
 // writer.c
 void cairn_writer_queue(struct cairn_store *store, struct cairn_put *put);
@@ -461,5 +461,14 @@ void cairn_wait_cancel(struct cairn_store *store);
 
 // recover.c
 int cairn_recover(struct cairn_store *store, char *ret_text);
+// One block of a record into the table. CAIRN_ENOENT: its slot is taken or not there.
+int cairn_recover_block(struct cairn_store *store, uint32_t slab,
+                        const struct cairn_catalog_block *record);
+void cairn_recover_remove(struct cairn_store *store, struct cairn_block *block);
+
+// rebuild.c: a lost catalog
+int cairn_rebuild_space(struct cairn_store *store, const struct cairn_slab_header *header,
+                        struct cairn_space_state **ret_space);
+int cairn_rebuild_blocks(struct cairn_store *store);
 
 #endif

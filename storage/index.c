@@ -1,0 +1,271 @@
+// The index thread: takes the catalog's changes in order, commits them in groups, hands them back.
+// Without a thread (tests that replay by a seed) reap does its work.
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/status.h"
+#include "storage/catalog.h"
+#include "storage/catalog_file.h"
+
+struct op_queue {
+        struct cairn_catalog_op *first;
+        struct cairn_catalog_op **last;
+        uint32_t count;
+};
+
+struct cairn_catalog {
+        struct cairn_catalog_options options;
+        struct cairn_catalog_file *file;
+        _Atomic uint64_t commits;
+        int event_fd;
+        pthread_t thread;
+        bool started;
+        pthread_mutex_t lock;
+        pthread_cond_t wake;
+        struct op_queue pending; // under the lock
+        struct op_queue done;    // under the lock
+        bool urgent;             // under the lock: no company is expected
+        bool stopping;           // under the lock
+};
+
+static void queue_init(struct op_queue *queue)
+{
+        *queue = (struct op_queue){.last = &queue->first};
+}
+
+static void queue_push(struct op_queue *queue, struct cairn_catalog_op *op)
+{
+        op->next = NULL;
+        *queue->last = op;
+        queue->last = &op->next;
+        queue->count++;
+}
+
+static struct cairn_catalog_op *queue_pop(struct op_queue *queue)
+{
+        struct cairn_catalog_op *op = queue->first;
+        if (op) {
+                queue->first = op->next;
+                queue->count--;
+                if (!queue->first)
+                        queue->last = &queue->first;
+        }
+        return op;
+}
+
+static void run_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *first)
+{
+        int fault = CAIRN_OK;
+        if (catalog->options.on_fault)
+                fault = catalog->options.on_fault(catalog->options.on_fault_arg);
+        if (fault != CAIRN_OK) {
+                for (struct cairn_catalog_op *op = first; op; op = op->next)
+                        op->status = fault;
+                return;
+        }
+        if (cairn_catalog_file_write(catalog->file, first))
+                atomic_fetch_add(&catalog->commits, 1);
+}
+
+static struct cairn_catalog_op *take_batch(struct cairn_catalog *catalog)
+{
+        struct op_queue batch;
+        queue_init(&batch);
+        while (batch.count < catalog->options.commit_batch_max && catalog->pending.first)
+                queue_push(&batch, queue_pop(&catalog->pending));
+        return batch.first;
+}
+
+static void finish_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *first)
+{
+        while (first) {
+                struct cairn_catalog_op *next = first->next;
+                queue_push(&catalog->done, first);
+                first = next;
+        }
+        uint64_t one = 1;
+        (void)!write(catalog->event_fd, &one, sizeof(one)); // full means readable already
+}
+
+static void wait_for_company(struct cairn_catalog *catalog)
+{
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += 1000l * catalog->options.commit_delay_us;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        while (!catalog->urgent && !catalog->stopping &&
+               catalog->pending.count < catalog->options.commit_batch_max) {
+                if (pthread_cond_timedwait(&catalog->wake, &catalog->lock, &until) != 0)
+                        return;
+        }
+}
+
+static void *index_main(void *arg)
+{
+        struct cairn_catalog *catalog = arg;
+        pthread_mutex_lock(&catalog->lock);
+        for (;;) {
+                if (!catalog->pending.first) {
+                        if (catalog->stopping)
+                                break;
+                        pthread_cond_wait(&catalog->wake, &catalog->lock);
+                        continue;
+                }
+                wait_for_company(catalog);
+                catalog->urgent = false;
+                struct cairn_catalog_op *batch = take_batch(catalog);
+                pthread_mutex_unlock(&catalog->lock);
+                run_batch(catalog, batch);
+                pthread_mutex_lock(&catalog->lock);
+                finish_batch(catalog, batch);
+        }
+        pthread_mutex_unlock(&catalog->lock);
+        return NULL;
+}
+
+void cairn_catalog_submit(struct cairn_catalog *catalog, struct cairn_catalog_op *op, bool more)
+{
+        pthread_mutex_lock(&catalog->lock);
+        assert(!catalog->stopping);
+        queue_push(&catalog->pending, op);
+        catalog->urgent = catalog->urgent || !more;
+        pthread_cond_signal(&catalog->wake);
+        pthread_mutex_unlock(&catalog->lock);
+        if (!catalog->options.no_thread)
+                return;
+        uint64_t one = 1;
+        (void)!write(catalog->event_fd, &one, sizeof(one)); // full means readable already
+}
+
+void cairn_catalog_reap(struct cairn_catalog *catalog)
+{
+        uint64_t count;
+        (void)!read(catalog->event_fd, &count, sizeof(count)); // empty is fine: nothing has ended
+        if (catalog->options.no_thread && catalog->pending.first) {
+                struct cairn_catalog_op *batch = take_batch(catalog);
+                run_batch(catalog, batch);
+                finish_batch(catalog, batch);
+        }
+        for (;;) {
+                pthread_mutex_lock(&catalog->lock);
+                struct cairn_catalog_op *op = queue_pop(&catalog->done);
+                pthread_mutex_unlock(&catalog->lock);
+                if (!op)
+                        return;
+                op->on_done(op, op->status);
+        }
+}
+
+int cairn_catalog_fd(const struct cairn_catalog *catalog)
+{
+        return catalog->event_fd;
+}
+
+uint64_t cairn_catalog_commits(const struct cairn_catalog *catalog)
+{
+        return atomic_load(&catalog->commits);
+}
+
+uint64_t cairn_catalog_generation(const struct cairn_catalog *catalog)
+{
+        return cairn_catalog_file_generation(catalog->file);
+}
+
+int cairn_catalog_open(const struct cairn_catalog_options *options,
+                       struct cairn_catalog **ret_catalog, char *ret_text)
+{
+        struct cairn_catalog *catalog = calloc(1, sizeof(*catalog));
+        if (!catalog) {
+                snprintf(ret_text, CAIRN_TEXT_BYTES_MAX, "out of memory while opening the catalog");
+                return CAIRN_ENOMEM;
+        }
+        catalog->options = *options;
+        queue_init(&catalog->pending);
+        queue_init(&catalog->done);
+        pthread_mutex_init(&catalog->lock, NULL);
+        pthread_condattr_t attributes;
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        pthread_cond_init(&catalog->wake, &attributes);
+        pthread_condattr_destroy(&attributes);
+        catalog->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        int status = CAIRN_ENOMEM;
+        if (catalog->event_fd < 0)
+                snprintf(ret_text, CAIRN_TEXT_BYTES_MAX,
+                         "cannot make an eventfd; raise the limit of open files");
+        else
+                status = cairn_catalog_file_open(options, &catalog->file, ret_text);
+        if (status != CAIRN_OK) {
+                cairn_catalog_destroy(catalog);
+                return status;
+        }
+        *ret_catalog = catalog;
+        return CAIRN_OK;
+}
+
+int cairn_catalog_start(struct cairn_catalog *catalog)
+{
+        assert(!catalog->started);
+        if (catalog->options.no_thread)
+                return CAIRN_OK;
+        if (pthread_create(&catalog->thread, NULL, index_main, catalog) != 0)
+                return CAIRN_ENOMEM;
+        catalog->started = true;
+        return CAIRN_OK;
+}
+
+void cairn_catalog_destroy(struct cairn_catalog *catalog)
+{
+        if (!catalog)
+                return;
+        if (catalog->started) {
+                pthread_mutex_lock(&catalog->lock);
+                catalog->stopping = true;
+                pthread_cond_signal(&catalog->wake);
+                pthread_mutex_unlock(&catalog->lock);
+                pthread_join(catalog->thread, NULL);
+        }
+        cairn_catalog_file_close(catalog->file);
+        if (catalog->event_fd >= 0)
+                close(catalog->event_fd);
+        pthread_cond_destroy(&catalog->wake);
+        pthread_mutex_destroy(&catalog->lock);
+        free(catalog);
+}
+
+int cairn_catalog_load(struct cairn_catalog *catalog, const struct cairn_catalog_visitor *visitor,
+                       uint64_t *ret_bad_count)
+{
+        assert(!catalog->started);
+        return cairn_catalog_file_load(catalog->file, visitor, ret_bad_count);
+}
+
+int cairn_catalog_write_now(struct cairn_catalog *catalog, struct cairn_catalog_op *first)
+{
+        assert(!catalog->started);
+        (void)cairn_catalog_file_write(catalog->file, first);
+        for (struct cairn_catalog_op *op = first; op; op = op->next) {
+                if (op->status != CAIRN_OK)
+                        return op->status;
+        }
+        return CAIRN_OK;
+}
+
+bool cairn_catalog_fresh(const struct cairn_catalog *catalog)
+{
+        return cairn_catalog_file_fresh(catalog->file);
+}
+
+int cairn_catalog_set_generation(struct cairn_catalog *catalog, uint64_t above)
+{
+        assert(!catalog->started);
+        return cairn_catalog_file_set_generation(catalog->file, above);
+}
