@@ -103,6 +103,14 @@ void cairn_eviction_resize(struct cairn_eviction *eviction, uint64_t capacity_by
         eviction->ops->resize(eviction, capacity_bytes);
 }
 
+void cairn_eviction_explain(const struct cairn_eviction_node *node,
+                            struct cairn_eviction_reason *ret_reason)
+{
+        assert(node->home);
+        *ret_reason = (struct cairn_eviction_reason){0};
+        node->home->ops->explain(node->home, node, ret_reason);
+}
+
 static void unlink_parent(struct cairn_eviction_node *node)
 {
         struct cairn_eviction_node *parent = node->parent;

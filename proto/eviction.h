@@ -52,6 +52,12 @@ enum cairn_eviction_cause {
         CAIRN_EVICTION_REMOVED = 1, // deleted, expired, replaced: says nothing about its use
 };
 
+// Why a node would go now: for the audit's record. What the numbers are: policy/eviction/README.md.
+struct cairn_eviction_reason {
+        double score; // the lowest of all free nodes goes first (s3fifo: by queue, then by place)
+        double numbers[4];
+};
+
 // A policy. `state` is its own, of state_bytes, aligned to 16. Called by the functions below alone.
 struct cairn_eviction_ops {
         const char *name;
@@ -65,6 +71,9 @@ struct cairn_eviction_ops {
         void (*unblocked)(struct cairn_eviction *eviction, struct cairn_eviction_node *node);
         struct cairn_eviction_node *(*victim)(struct cairn_eviction *eviction);
         void (*resize)(struct cairn_eviction *eviction, uint64_t capacity_bytes);
+        void (*explain)(const struct cairn_eviction *eviction,
+                        const struct cairn_eviction_node *node,
+                        struct cairn_eviction_reason *ret_reason);
 };
 
 struct cairn_eviction {
@@ -100,5 +109,8 @@ bool cairn_eviction_blocked(const struct cairn_eviction_node *node);
 // hold it while its bytes are written back. A policy may reorder its queues here.
 struct cairn_eviction_node *cairn_eviction_victim(struct cairn_eviction *eviction);
 void cairn_eviction_resize(struct cairn_eviction *eviction, uint64_t capacity_bytes);
+// Before it is removed.
+void cairn_eviction_explain(const struct cairn_eviction_node *node,
+                            struct cairn_eviction_reason *ret_reason);
 
 #endif

@@ -122,6 +122,18 @@ static struct cairn_eviction_node *free_end(struct cost *cost, struct list *list
         return list->oldest;
 }
 
+static double chance_of_use(const struct cost *cost, int use_class)
+{
+        return LEAST_AGAIN + (cost->hits[use_class] + 1) / (cost->ends[use_class] + 2);
+}
+
+static double worth(const struct cost *cost, const struct cairn_eviction_node *node, double again)
+{
+        double age = (double)(cost->clock - node->order + 1);
+
+        return node->rank * again * again / (age * sqrt(age));
+}
+
 static struct cairn_eviction_node *cost_victim(struct cairn_eviction *eviction)
 {
         struct cost *cost = eviction->state;
@@ -129,20 +141,14 @@ static struct cairn_eviction_node *cost_victim(struct cairn_eviction *eviction)
         double least = INFINITY;
 
         for (int u = 0; u < USE_CLASSES; u++) {
-                double again = LEAST_AGAIN + (cost->hits[u] + 1) / (cost->ends[u] + 2);
+                double again = chance_of_use(cost, u);
 
                 for (int c = 0; c < COST_CLASSES; c++) {
                         struct cairn_eviction_node *node = free_end(cost, &cost->lists[u][c]);
-                        double age;
-                        double worth;
 
-                        if (!node)
-                                continue;
-                        age = (double)(cost->clock - node->order + 1);
-                        worth = node->rank * again * again / (age * sqrt(age));
-                        if (!victim || worth < least) {
+                        if (node && (!victim || worth(cost, node, again) < least)) {
                                 victim = node;
-                                least = worth;
+                                least = worth(cost, node, again);
                         }
                 }
         }
@@ -154,6 +160,20 @@ static void cost_resize(struct cairn_eviction *eviction, uint64_t capacity_bytes
         (void)eviction, (void)capacity_bytes; // the order does not depend on it
 }
 
+static void cost_explain(const struct cairn_eviction *eviction,
+                         const struct cairn_eviction_node *node,
+                         struct cairn_eviction_reason *ret_reason)
+{
+        const struct cost *cost = eviction->state;
+        double again = chance_of_use(cost, use_class(node));
+
+        ret_reason->score = worth(cost, node, again);
+        ret_reason->numbers[0] = (double)(cost->clock - node->order);
+        ret_reason->numbers[1] = node->uses;
+        ret_reason->numbers[2] = node->rank;
+        ret_reason->numbers[3] = again;
+}
+
 const struct cairn_eviction_ops cairn_eviction_cost = {.name = "cost",
                                                        .state_bytes = cost_state_bytes,
                                                        .init = cost_init,
@@ -162,7 +182,8 @@ const struct cairn_eviction_ops cairn_eviction_cost = {.name = "cost",
                                                        .remove = cost_remove,
                                                        .unblocked = cost_unblocked,
                                                        .victim = cost_victim,
-                                                       .resize = cost_resize};
+                                                       .resize = cost_resize,
+                                                       .explain = cost_explain};
 
 static int use_class(const struct cairn_eviction_node *node)
 {

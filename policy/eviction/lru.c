@@ -40,6 +40,7 @@ static void lru_init(struct cairn_eviction *eviction, const struct cairn_evictio
 
 static void lru_insert(struct cairn_eviction *eviction, struct cairn_eviction_node *node)
 {
+        node->uses = 1;
         list_newest(eviction->state, node);
 }
 
@@ -47,6 +48,7 @@ static void lru_touch(struct cairn_eviction *eviction, struct cairn_eviction_nod
 {
         take_out(eviction->state, node);
         list_newest(eviction->state, node);
+        node->uses += node->uses < UINT32_MAX;
 }
 
 static void lru_remove(struct cairn_eviction *eviction, struct cairn_eviction_node *node,
@@ -87,6 +89,17 @@ static void lru_resize(struct cairn_eviction *eviction, uint64_t capacity_bytes)
         (void)eviction, (void)capacity_bytes; // the order does not depend on it
 }
 
+static void lru_explain(const struct cairn_eviction *eviction,
+                        const struct cairn_eviction_node *node,
+                        struct cairn_eviction_reason *ret_reason)
+{
+        const struct lru *lru = eviction->state;
+
+        ret_reason->score = (double)node->order;
+        ret_reason->numbers[0] = (double)(lru->clock - node->order);
+        ret_reason->numbers[1] = node->uses;
+}
+
 const struct cairn_eviction_ops cairn_eviction_lru = {.name = "lru",
                                                       .state_bytes = lru_state_bytes,
                                                       .init = lru_init,
@@ -95,7 +108,8 @@ const struct cairn_eviction_ops cairn_eviction_lru = {.name = "lru",
                                                       .remove = lru_remove,
                                                       .unblocked = lru_unblocked,
                                                       .victim = lru_victim,
-                                                      .resize = lru_resize};
+                                                      .resize = lru_resize,
+                                                      .explain = lru_explain};
 
 static void take_out(struct lru *lru, struct cairn_eviction_node *node)
 {

@@ -134,6 +134,19 @@ static struct cairn_eviction_node *s3fifo_victim(struct cairn_eviction *eviction
         }
 }
 
+static void s3fifo_explain(const struct cairn_eviction *eviction,
+                           const struct cairn_eviction_node *node,
+                           struct cairn_eviction_reason *ret_reason)
+{
+        const struct s3fifo *s3 = eviction->state;
+
+        ret_reason->score = node->uses;
+        ret_reason->numbers[0] = node->place % PARKED;
+        ret_reason->numbers[1] = node->uses;
+        ret_reason->numbers[2] = (double)s3->queues[SMALL].bytes;
+        ret_reason->numbers[3] = (double)s3->queues[MAIN].bytes;
+}
+
 const struct cairn_eviction_ops cairn_eviction_s3fifo = {.name = "s3fifo",
                                                          .state_bytes = s3fifo_state_bytes,
                                                          .init = s3fifo_init,
@@ -142,7 +155,8 @@ const struct cairn_eviction_ops cairn_eviction_s3fifo = {.name = "s3fifo",
                                                          .remove = s3fifo_remove,
                                                          .unblocked = s3fifo_unblocked,
                                                          .victim = s3fifo_victim,
-                                                         .resize = s3fifo_resize};
+                                                         .resize = s3fifo_resize,
+                                                         .explain = s3fifo_explain};
 
 // Handles the oldest node of small: to main, parked, or the victim (which stays in place).
 static struct cairn_eviction_node *pass_small(struct s3fifo *s3)

@@ -86,6 +86,14 @@ static void belady_resize(struct cairn_eviction *eviction, uint64_t capacity_byt
         (void)eviction, (void)capacity_bytes; // the order does not depend on it
 }
 
+static void belady_explain(const struct cairn_eviction *eviction,
+                           const struct cairn_eviction_node *node,
+                           struct cairn_eviction_reason *ret_reason)
+{
+        (void)eviction; // the rank says it all
+        ret_reason->score = node->rank;
+}
+
 static const struct cairn_eviction_ops belady = {.name = "belady",
                                                  .state_bytes = belady_state_bytes,
                                                  .init = belady_init,
@@ -94,7 +102,8 @@ static const struct cairn_eviction_ops belady = {.name = "belady",
                                                  .remove = belady_remove,
                                                  .unblocked = belady_unblocked,
                                                  .victim = belady_victim,
-                                                 .resize = belady_resize};
+                                                 .resize = belady_resize,
+                                                 .explain = belady_explain};
 
 // The farthest next use has the lowest rank.
 static double belady_rank(const struct cairn_trace_use *use)

@@ -131,11 +131,10 @@ def chi_square_limit(degrees, z=3.72):
 
 
 class Nacl(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
+    def setUp(self):
         print(f"CAIRN_TEST_SEED={SEED}")
         with tempfile.TemporaryDirectory() as folder:
-            cls.library = build(folder)
+            self.library = build(folder)
 
     def scores(self, keys, queries, scale):
         n, dim = keys.shape

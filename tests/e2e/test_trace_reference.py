@@ -57,11 +57,9 @@ def read_trace(path):
 
 
 class TraceReference(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
+    def setUp(self):
         print(f"CAIRN_TEST_SEED={SEED}")
-        cls.bench = find_bench()
-        cls.reference = find_libcachesim()
+        self.bench = find_bench()
 
     def ours(self, *flags):
         sizes = ",".join(str(s) for s in SIZES)
@@ -81,6 +79,7 @@ class TraceReference(unittest.TestCase):
         return hit / used
 
     def compare(self, path):
+        self.reference = find_libcachesim()
         uses = read_trace(path)
         footprint = sum(dict(uses).values())
         ours = self.ours("--file", path)
@@ -92,6 +91,22 @@ class TraceReference(unittest.TestCase):
                 with self.subTest(trace=os.path.basename(path), policy=name, size=size):
                     self.assertAlmostEqual(got, want, delta=WITHIN * want)
                     self.assertGreater(got, 0.01, "something is hit")
+
+    def test_each_policy_is_worth_its_name(self):
+        for seed in range(SEED, SEED + 3):
+            runs = {n: self.ours("--trace", n, "--seed", str(seed)) for n in ("zipf", "scan", "chat", "shared")}
+            for size in SIZES:
+                for name in ("zipf", "scan"):  # one size of block: Belady's rule is the optimum
+                    run = runs[name]
+                    best = max(run[f"{policy}.bytes.{size}"] for policy in ("lru", "s3fifo", "cost"))
+                    self.assertGreaterEqual(run[f"belady.bytes.{size}"], best)
+                self.assertGreater(runs["scan"][f"s3fifo.bytes.{size}"], runs["scan"][f"lru.bytes.{size}"])
+                for run in runs.values():
+                    for what in ("bytes", "seconds"):
+                        best = max(run[f"{p}.{what}.{size}"] for p in ("lru", "s3fifo", "cost", "belady"))
+                        self.assertGreaterEqual(run[f"infinite.{what}.{size}"], best)
+            saved = {p: sum(runs["chat"][f"{p}.seconds.{s}"] for s in SIZES) for p in ("lru", "s3fifo", "cost")}
+            self.assertEqual(max(saved, key=saved.get), "cost", f"seed {seed}: {saved}")
 
     def test_zipf_and_scans(self):
         for name in ("zipf", "scan"):

@@ -267,6 +267,36 @@ Test(eviction, cost_keeps_the_dear_and_the_often_used_and_ages)
         end(&eviction);
 }
 
+Test(eviction, a_victim_is_explained_by_the_lowest_score)
+{
+        static const char *const names[] = {"lru", "cost"};
+
+        for (int p = 0; p < 2; p++) {
+                struct cairn_eviction eviction;
+                struct cairn_eviction_node nodes[3] = {node_of(1, 10, 500), node_of(2, 10, 40),
+                                                       node_of(3, 10, 500)};
+                struct cairn_eviction_reason reasons[3];
+                struct cairn_eviction_node *victim;
+
+                begin(&eviction, names[p], 1000, false);
+                for (int i = 0; i < 3; i++)
+                        cairn_eviction_insert(&eviction, &nodes[i], NULL);
+                cairn_eviction_touch(&nodes[2]);
+                victim = cairn_eviction_victim(&eviction);
+                cr_assert_eq(victim, &nodes[p ? 1 : 0], "%s", names[p]);
+                for (int i = 0; i < 3; i++)
+                        cairn_eviction_explain(&nodes[i], &reasons[i]);
+                for (int i = 0; i < 3; i++)
+                        cr_assert_geq(reasons[i].score, reasons[victim - nodes].score);
+                cr_assert_eq(reasons[0].numbers[0], 3, "three uses of others since its own");
+                cr_assert_eq(reasons[2].numbers[1], 2, "used twice");
+                if (p == 1)
+                        cr_assert_eq(reasons[1].numbers[2], 4, "us a byte");
+                remove_all(&eviction, nodes, 3);
+                end(&eviction);
+        }
+}
+
 enum {
         MODEL_NODES = 400,
         MODEL_CAPACITY = 6000
