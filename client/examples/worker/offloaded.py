@@ -113,6 +113,7 @@ class RetrievedAttention:
             middle = self.sinks, max(self.sinks, self.prompt - self.recent)
             found = self.context.retrieve(layer, q, exclude=[(0, middle[0]), (middle[1], self.prompt)],
                                           **self.options)
+            self.found = found
             self.bytes_moved += found.bytes
             self.rows_fetched += int(found.counts.sum())
             self.rows_seen += (middle[1] - middle[0]) * config.kv_heads * len(q)
