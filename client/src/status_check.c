@@ -1,15 +1,16 @@
 // Checks while it compiles that the numbers of the public header are those of the wire.
 #include "cairn/cairn.h"
 
-#define NUMBERS(X)                                                                                \
-        X(OK)                                                                                     \
-        X(EINVAL)                                                                                 \
-        X(EPROTO) X(EVERSION) X(EUNSUPPORTED) X(ENOENT) X(EEXIST) X(ECORRUPT) X(ENOSPC) X(ENOMEM) \
-            X(EBUSY) X(EAGAIN) X(EDEADLINE) X(ECANCELLED) X(EIO) X(EPERM) X(EMISMATCH) X(ERANGE)  \
-                X(ESTALE) X(EHELD) X(EDISCONNECTED) X(EINTERNAL) X(STATUS_COUNT)                  \
-                    X(SPACE_ATTENTION) X(SPACE_OPAQUE) X(DTYPE_NONE) X(DTYPE_F32) X(DTYPE_F16)    \
-                        X(DTYPE_BF16) X(DTYPE_F8E4M3) X(DTYPE_F8E5M2) X(ROW_RAW) X(ROW_Q8)        \
-                            X(ROW_Q4) X(ROW_NONE) X(ROPE_APPLIED) X(ROPE_NOT_APPLIED) X(ROPE_NONE)
+// It would indent these lines anew each time.
+// clang-format off
+#define NUMBERS(X)                                                                               \
+        X(OK) X(EINVAL) X(EPROTO) X(EVERSION) X(EUNSUPPORTED) X(ENOENT) X(EEXIST) X(ECORRUPT)    \
+        X(ENOSPC) X(ENOMEM) X(EBUSY) X(EAGAIN) X(EDEADLINE) X(ECANCELLED) X(EIO) X(EPERM)        \
+        X(EMISMATCH) X(ERANGE) X(ESTALE) X(EHELD) X(EDISCONNECTED) X(EINTERNAL) X(STATUS_COUNT)  \
+        X(SPACE_ATTENTION) X(SPACE_OPAQUE) X(DTYPE_NONE) X(DTYPE_F32) X(DTYPE_F16) X(DTYPE_BF16) \
+        X(DTYPE_F8E4M3) X(DTYPE_F8E5M2) X(ROW_RAW) X(ROW_Q8) X(ROW_Q4) X(ROW_NONE)               \
+        X(ROPE_APPLIED) X(ROPE_NOT_APPLIED) X(ROPE_NONE)
+// clang-format on
 
 // The public numbers are kept under other names; then the wire's headers take the names.
 #define KEEP(name) PUBLIC_##name = CAIRN_##name,
