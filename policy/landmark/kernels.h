@@ -22,9 +22,10 @@ enum {
         CAIRN_DIM_PADDED_MAX = 576,  // the largest dim, padded to 16 or 32
 };
 
-// Before a loop of a small constant count whose arrays should live in registers.
+// Before a loop of a small constant count whose arrays should live in registers. Clang unrolls such
+// loops unasked.
 #if defined(__clang__)
-#define CAIRN_UNROLL _Pragma("unroll")
+#define CAIRN_UNROLL
 #else
 #define CAIRN_UNROLL _Pragma("GCC unroll 16")
 #endif

@@ -255,8 +255,11 @@ static void code_key_row(struct encoder *e, uint32_t token, uint32_t slot)
         const struct cairn_landmark_layout *l = e->layout;
         const float *row = e->rows + (size_t)token * e->padded;
         uint8_t *bytes = e->out + l->k_rows + (size_t)slot * l->k_row_bytes;
-        if (l->shape.k_codec == CAIRN_ROW_Q4)
+        if (l->shape.k_codec == CAIRN_ROW_Q4) {
                 cairn_q4_encode(row, l->shape.k_dim, bytes);
+                if (!e->finite[token])
+                        put_half(bytes, 0, 0, 0x7e00u); // the first group's scale: NaN
+        }
         if (l->shape.k_codec != CAIRN_ROW_Q8)
                 return;
         float scale = e->kernels->to_int8(row, e->padded, (int8_t *)bytes);
