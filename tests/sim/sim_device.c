@@ -96,7 +96,13 @@ static int64_t do_create(struct sim_device *sim, struct cairn_device_request *re
         file->bytes = calloc(1, file->size_bytes);
         file->durable = calloc(1, file->size_bytes);
         file->dirty = calloc(1, file->size_bytes / SECTOR_BYTES + 1);
-        assert(file->bytes && file->durable && file->dirty);
+        if (!file->bytes || !file->durable || !file->dirty) {
+                free(file->bytes);
+                free(file->durable);
+                free(file->dirty);
+                memset(file, 0, sizeof(*file));
+                return -ENOSPC;
+        }
         memcpy(file->bytes, request->iov[0].iov_base, request->iov[0].iov_len);
         memcpy(file->durable, file->bytes, request->iov[0].iov_len);
         sim->used_bytes += file->size_bytes;

@@ -319,7 +319,8 @@ static inline void fixture_check(struct fixture *f, const struct cairn_block *bl
 {
         uint64_t size =
             part == CAIRN_PART_RAW ? f->shape.raw_layer_bytes : f->shape.code_layer_bytes;
-        uint8_t *expected = malloc(size);
+        static uint8_t expected[64 << 10];
+        cr_assert_leq(size, sizeof(expected));
         for (uint32_t layer = 0; layer < f->shape.layers; layer++) {
                 fixture_pattern(expected, size, number, version, part, layer);
                 const void *bytes = part == CAIRN_PART_RAW ? cairn_block_raw(block, layer)
@@ -327,7 +328,6 @@ static inline void fixture_check(struct fixture *f, const struct cairn_block *bl
                 cr_assert_eq(memcmp(bytes, expected, size), 0, "block %lu part %u layer %u differs",
                              (unsigned long)number, part, layer);
         }
-        free(expected);
 }
 
 // Reads a block and compares every byte. Returns the status of hold or acquire.
