@@ -184,7 +184,7 @@ void cairn_client_on_frame(struct cairn_client *client, const struct cairn_frame
 
         if (!request)
                 return; // given up at its deadline, or a refusal of bytes that were no request
-        if (frame->header.kind != request->kind)
+        if (frame->header.kind != request->kind || frame->header.status > 0)
                 status = CAIRN_EPROTO;
         else
                 status = take_reply(client, request, frame, text, sizeof(text));

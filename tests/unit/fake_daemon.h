@@ -51,6 +51,8 @@ struct fake_daemon {
         int pending_fd;
         uint32_t space_id; // given to the next OpenSpace
         bool byte_by_byte;
+        // Changes a reply's frame in place, and may make it shorter; NULL: none does.
+        void (*spoil)(struct fake_daemon *fake, uint8_t *bytes, size_t *size);
         uint64_t held_id; // for tests that answer later
         uint32_t held_kind;
         void *arg;
@@ -84,6 +86,8 @@ static inline void fake_reply_to(struct fake_daemon *fake, uint32_t kind, uint64
         cr_assert_eq(cairn_codec_frame(&header, message, payload_bytes, &bytes, &size, &room), 0);
         if (payload_bytes > 0)
                 memcpy(room, payload, payload_bytes);
+        if (fake->spoil)
+                fake->spoil(fake, bytes, &size);
         fake_write(fake, bytes, size);
         free(bytes);
 }
