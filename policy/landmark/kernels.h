@@ -1,5 +1,5 @@
 // The kernel table: what each instruction set does in its own way and with the same result, bit for
-// bit. Used by policy/landmark and its tests. Threads: any, once chosen.
+// bit. Used by policy/ and its tests. Threads: any, once chosen.
 //
 // Codes are laid out as README.md says: groups of 32 tokens. Tables hold bytes of at most
 // CAIRN_TABLE_MAX, so that four look-ups add up in a byte. Queries come in batches of up to

@@ -7,28 +7,31 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "policy/landmark/kernels.h"
 #include "proto/limits.h"
 #include "proto/status.h"
 
 enum {
-        LANES = 8,
         ALIGN = 64,
-        TILE = CAIRN_NACL_TILE_TOKENS
+        TILE = CAIRN_NACL_TILE_TOKENS, // a multiple of 32, as kernels take it
+        QUADS = 4                      // vectors of 4 tokens that stay in registers
 };
 
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+typedef float quad __attribute__((vector_size(16)));
 
 struct scratch {
         double sums[TILE];
-        float products[TILE];
-        float rows[]; // [TILE][k_dim]
+        // Of two queries; -inf where a token does not count, or beyond the tile's end.
+        float products[2][TILE];
+        float weights[TILE];
+        float rows[]; // [TILE][k_dim], then the same as columns [k_dim][TILE]
 };
 
 static int check_request(const struct cairn_nacl_request *request);
 static int read_tile(const struct cairn_nacl_request *request, uint32_t first, uint32_t count,
                      struct scratch *scratch);
-static uint32_t multiply(const struct cairn_nacl_request *request, uint32_t query, uint32_t first,
-                         uint32_t count, struct scratch *scratch);
+static void multiply(const struct cairn_nacl_request *request, uint32_t query, uint32_t first,
+                     uint32_t count, struct scratch *scratch);
 
 void cairn_nacl_defaults(struct cairn_nacl_options *ret_options)
 {
@@ -90,7 +93,8 @@ size_t cairn_nacl_partials_bytes(const struct cairn_nacl_request *request)
 
 size_t cairn_nacl_scratch_bytes(const struct cairn_nacl_request *request)
 {
-        size_t bytes = sizeof(struct scratch) + (size_t)TILE * request->keys.k_dim * sizeof(float);
+        size_t bytes =
+            sizeof(struct scratch) + (size_t)TILE * request->keys.k_dim * 2 * sizeof(float);
 
         return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -136,23 +140,31 @@ static void span_bounds(const struct cairn_nacl_request *request, uint32_t span,
             n - *ret_first < CAIRN_NACL_SPAN_TOKENS ? n : *ret_first + CAIRN_NACL_SPAN_TOKENS;
 }
 
-// Adds `count` products to a running softmax sum.
-static void add_to_partial(struct cairn_nacl_partial *partial, const float *products,
-                           uint32_t count)
+// Adds a tile's products to a running softmax sum.
+static void add_to_partial(struct cairn_nacl_partial *partial, const float *products)
 {
-        double greatest = partial->greatest;
-        double sum = 0;
+        const struct cairn_kernels *kernels = cairn_kernels_chosen();
+        float largest = kernels->largest(products, TILE);
 
-        for (uint32_t t = 0; t < count; t++) {
-                if ((double)products[t] > greatest)
-                        greatest = (double)products[t];
-        }
-        if (greatest == -INFINITY)
+        if (largest == -INFINITY)
                 return;
-        for (uint32_t t = 0; t < count; t++)
-                sum += exp((double)products[t] - greatest); // exp(-inf) is 0
-        partial->sum = partial->sum * exp(partial->greatest - greatest) + sum;
-        partial->greatest = greatest;
+        if ((double)largest > partial->greatest) {
+                partial->sum *= exp(partial->greatest - (double)largest); // exp(-inf) is 0
+                partial->greatest = (double)largest;
+        }
+        partial->sum += (double)kernels->exp_sum(products, TILE, (float)partial->greatest);
+}
+
+// Adds a tile's softmax weights of one query. Weights are taken from the log-sum-exp as a float, so
+// that differences stay exact, and what that rounds away is put right by a factor.
+static void add_weights(double lse, const float *products, struct scratch *scratch)
+{
+        float base = (float)lse;
+        double factor = exp((double)base - lse);
+
+        cairn_kernels_chosen()->exp_weights(products, TILE, base, scratch->weights);
+        for (uint32_t t = 0; t < TILE; t++)
+                scratch->sums[t] += (double)scratch->weights[t] * factor;
 }
 
 int cairn_nacl_weigh(const struct cairn_nacl_request *request, uint32_t span, void *scratch,
@@ -174,9 +186,9 @@ int cairn_nacl_weigh(const struct cairn_nacl_request *request, uint32_t span, vo
                 if (status < 0)
                         return status;
                 for (uint32_t q = 0; q < n_queries; q++) {
-                        uint32_t seen = multiply(request, q, first, count, work);
-
-                        add_to_partial(&mine[q], work->products, seen);
+                        if (q % 2 == 0)
+                                multiply(request, q, first, count, work);
+                        add_to_partial(&mine[q], work->products[q % 2]);
                 }
         }
         return CAIRN_OK;
@@ -221,13 +233,10 @@ int cairn_nacl_score(const struct cairn_nacl_request *request, uint32_t span, co
                         return status;
                 memset(work->sums, 0, sizeof(work->sums));
                 for (uint32_t q = 0; q < n_queries; q++) {
-                        uint32_t seen;
-
-                        if (lse[q] == -INFINITY)
-                                continue;
-                        seen = multiply(request, q, first, count, work);
-                        for (uint32_t t = 0; t < seen; t++)
-                                work->sums[t] += exp((double)work->products[t] - lse[q]);
+                        if (q % 2 == 0)
+                                multiply(request, q, first, count, work);
+                        if (lse[q] > -INFINITY)
+                                add_weights(lse[q], work->products[q % 2], work);
                 }
                 for (uint32_t t = 0; t < count; t++)
                         ret_scores[first + t] = (float)work->sums[t];
@@ -252,55 +261,80 @@ static int check_request(const struct cairn_nacl_request *request)
 static int read_tile(const struct cairn_nacl_request *request, uint32_t first, uint32_t count,
                      struct scratch *scratch)
 {
-        assert(count > 0 && count <= TILE);
-        return request->keys.read(request->keys.arg, first, count, scratch->rows);
-}
-
-static float dot(const float *a, const float *b, uint32_t dim)
-{
-        lanes sums[2] = {{0}, {0}};
-        float sum = 0;
-        uint32_t d = 0;
-
-        for (; d + 2 * LANES <= dim; d += 2 * LANES) {
-                lanes x[2];
-                lanes y[2];
-
-                memcpy(x, a + d, sizeof(x));
-                memcpy(y, b + d, sizeof(y));
-                sums[0] += x[0] * y[0];
-                sums[1] += x[1] * y[1];
-        }
-        sums[0] += sums[1];
-        for (int lane = 0; lane < LANES / 2; lane++)
-                sum += sums[0][lane] + sums[0][lane + LANES / 2];
-        for (; d < dim; d++)
-                sum += a[d] * b[d];
-        return sum;
-}
-
-// Products of one query with a tile's tokens, -inf where they do not count. Returns how many of the
-// tile the query sees (causal).
-static uint32_t multiply(const struct cairn_nacl_request *request, uint32_t query, uint32_t first,
-                         uint32_t count, struct scratch *scratch)
-{
         const uint32_t dim = request->keys.k_dim;
-        const float *row = request->queries + (size_t)query * dim;
+        float *columns = scratch->rows + (size_t)TILE * dim;
+        int status;
 
+        assert(count > 0 && count <= TILE);
+        status = request->keys.read(request->keys.arg, first, count, scratch->rows);
+        if (status < 0)
+                return status;
+        for (uint32_t d = 0; d < dim; d++) {
+                for (uint32_t t = 0; t < TILE; t++)
+                        columns[d * TILE + t] = t < count ? scratch->rows[t * dim + d] : 0;
+        }
+        return CAIRN_OK;
+}
+
+// Dot products of two queries with a tile: tokens in lanes, sums over dims in order.
+static void dots(const float *columns, uint32_t dim, const float *a, const float *b,
+                 float products[2][TILE])
+{
+        for (uint32_t first = 0; first < TILE; first += 4 * QUADS) {
+                quad x[QUADS] = {{0}};
+                quad y[QUADS] = {{0}};
+
+                for (uint32_t d = 0; d < dim; d++) {
+                        quad keys[QUADS];
+
+                        memcpy(keys, columns + d * TILE + first, sizeof(keys));
+                        CAIRN_UNROLL
+                        for (int i = 0; i < QUADS; i++) {
+                                x[i] += keys[i] * a[d];
+                                y[i] += keys[i] * b[d];
+                        }
+                }
+                memcpy(products[0] + first, x, sizeof(x));
+                memcpy(products[1] + first, y, sizeof(y));
+        }
+}
+
+static bool is_present(const struct cairn_nacl_request *request, uint32_t at)
+{
+        return !request->present || request->present[at / 64] >> at % 64 & 1;
+}
+
+// Scales a query's products and puts -inf where they do not count.
+static void settle(const struct cairn_nacl_request *request, uint32_t query, uint32_t first,
+                   uint32_t count, float *products)
+{
         if (request->causal) {
                 uint32_t limit = request->causal[query / request->group];
 
                 limit = limit > first ? limit - first : 0;
                 count = limit < count ? limit : count;
         }
-        for (uint32_t t = 0; t < count; t++) {
-                uint32_t at = first + t;
-                float product = request->scale * dot(row, scratch->rows + (size_t)t * dim, dim);
+        for (uint32_t t = 0; t < TILE; t++) {
+                float product = products[t] * request->scale;
 
-                if (!isfinite(product) ||
-                    (request->present && !(request->present[at / 64] >> at % 64 & 1)))
-                        product = -INFINITY;
-                scratch->products[t] = product;
+                products[t] = t < count && isfinite(product) ? product : -INFINITY;
         }
-        return count;
+        for (uint32_t t = 0; t < count && request->present; t++) {
+                if (!is_present(request, first + t))
+                        products[t] = -INFINITY;
+        }
+}
+
+// Products of queries `query` and the one after it (if there is one) with a tile's tokens.
+static void multiply(const struct cairn_nacl_request *request, uint32_t query, uint32_t first,
+                     uint32_t count, struct scratch *scratch)
+{
+        const uint32_t dim = request->keys.k_dim;
+        const float *a = request->queries + (size_t)query * dim;
+        const float *b = query + 1 < queries_of(request) ? a + dim : a;
+
+        dots(scratch->rows + (size_t)TILE * dim, dim, a, b, scratch->products);
+        settle(request, query, first, count, scratch->products[0]);
+        if (b != a)
+                settle(request, query + 1, first, count, scratch->products[1]);
 }
