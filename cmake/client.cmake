@@ -20,6 +20,9 @@ install(TARGETS cairn EXPORT cairn-targets LIBRARY DESTINATION ${CMAKE_INSTALL_L
 install(DIRECTORY client/include/cairn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT cairn-targets NAMESPACE cairn:: FILE cairn-config.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cairn)
+# Relative to the file, so that an installation under another prefix, or moved, still works.
+file(RELATIVE_PATH CAIRN_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" CAIRN_PC_PREFIX "${CAIRN_PC_PREFIX}")
 configure_file(cmake/cairn.pc.in ${CMAKE_BINARY_DIR}/cairn.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/cairn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 include(CMakePackageConfigHelpers)
