@@ -196,7 +196,7 @@ void cairn_landmark_select_finish(struct cairn_landmark_selection *s,
                     cairn_lse_of_scores(s->kernels, s->candidate_scores + (size_t)q * s->stride,
                                         s->stride);
                 ret_result->lse_all[q] = cairn_lse_add(lse, s->lse_others[q]);
-                s->lse[q] = ret_result->lse_all[q] > -INFINITY ? ret_result->lse_all[q] : 0;
+                cairn_selection_set_lse(s, q, ret_result->lse_all[q]);
         }
         (sum ? s->kernels->rank_sum : s->kernels->rank_max)(
             s->candidate_scores, s->stride, s->n_queries, s->lse, s->stride, s->candidate_keys);

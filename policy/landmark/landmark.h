@@ -169,6 +169,11 @@ struct cairn_landmark_request {
         const struct cairn_landmark_range
             *excluded; // ascending, no overlap: tokens the worker holds
         uint32_t n_excluded;
+        // [n_queries] or NULL: log-sum-exp of scale * q.k over all that the worker holds. It is
+        // part of the softmax that ranks and thresholds are about, so that a query head whose mass
+        // lies with the worker does not crowd out the others of its group. NULL: estimated from the
+        // excluded tokens.
+        const float *lse_held;
 };
 
 // Positions and scores are caller's arrays of k entries; the rest of n_queries entries.
@@ -176,7 +181,7 @@ struct cairn_landmark_result {
         uint32_t n_chosen;   // min(k, eligible) with a count
         uint32_t n_eligible; // tokens not excluded
         uint32_t *positions; // ascending
-        float *scores;       // log of the group's softmax probability
+        float *scores;       // log of the group's softmax probability, among held tokens too
         float *lse_chosen;   // [n_queries], from the re-rank scores
         float *lse_all;      // [n_queries], over all eligible tokens: candidates by re-rank scores
         float *mass_error; // [n_queries] or NULL: standard error of the estimate of exp(lse_chosen

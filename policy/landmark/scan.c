@@ -323,13 +323,38 @@ bool cairn_excluded_next(const struct cairn_landmark_request *request, uint32_t 
         return *ret_first < *ret_end;
 }
 
+// Sums up the scores of the run's excluded tokens, for the record of the run.
+static void weigh_held(struct cairn_landmark_selection *s, const struct cairn_landmark_piece *piece,
+                       uint32_t first, uint32_t n, uint32_t record, const float *scores)
+{
+        uint32_t at = piece->position + first, padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
+        uint32_t end = at + n, from, to;
+        float held[CAIRN_RUN_TOKENS_MAX];
+
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                const float *row = scores + (size_t)q * s->n_slots;
+                size_t to_record = (size_t)q * s->n_runs_padded + record;
+
+                for (uint32_t t = 0; t < padded; t++)
+                        held[t] = -INFINITY;
+                for (uint32_t p = at; cairn_excluded_next(s->request, p, end, &from, &to); p = to)
+                        memcpy(held + (from - at), row + (from - at), (to - from) * sizeof(float));
+                float max = s->kernels->largest(held, padded);
+                s->held_max[to_record] = max;
+                s->held_sum[to_record] =
+                    s->kernels->exp_sum(held, padded, max > -INFINITY ? max : 0);
+        }
+}
+
 // Lowers to -inf what may not be chosen among the run's slots. Returns whether any token was.
 static bool blank(struct cairn_landmark_selection *s, const struct cairn_landmark_piece *piece,
-                  uint32_t first, uint32_t n, float *scores)
+                  uint32_t first, uint32_t n, uint32_t record, float *scores)
 {
         uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS), at = piece->position + first;
         uint32_t end = at + n, from, to;
         bool any = padded > n;
+        if (!s->request->lse_held && cairn_excluded_next(s->request, at, end, &from, &to))
+                weigh_held(s, piece, first, n, record, scores);
         for (uint32_t q = 0; q < s->n_queries; q++)
                 for (uint32_t t = n; t < padded; t++)
                         scores[(size_t)q * s->n_slots + t] = -INFINITY;
@@ -394,7 +419,7 @@ void cairn_landmark_select_scan(struct cairn_landmark_selection *s, uint32_t fir
                         uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
                         float *scores = s->scores + s->slot_base[p] + first;
                         bool maxima = score_run(s, piece, run, n, record, scores);
-                        maxima = !blank(s, piece, first, n, scores) && maxima;
+                        maxima = !blank(s, piece, first, n, record, scores) && maxima;
                         for (uint32_t q = 0; q < s->n_queries; q++) {
                                 const float *row = scores + (size_t)q * s->n_slots;
                                 size_t at = (size_t)q * s->n_runs_padded + record;

@@ -101,6 +101,9 @@ static size_t carve(struct cairn_landmark_selection *s, void *base)
         s->run_max = cairn_scratch_take(&scratch, records * sizeof(float));
         s->run_sum = cairn_scratch_take(&scratch, records * sizeof(float));
         s->run_mean = cairn_scratch_take(&scratch, records * sizeof(float));
+        s->held_max = cairn_scratch_take(&scratch, records * sizeof(float));
+        s->held_sum = cairn_scratch_take(&scratch, records * sizeof(float));
+        s->lse_held = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->run_work = cairn_scratch_take(&scratch, s->n_runs_padded * sizeof(float));
         s->lse = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->lse_others = cairn_scratch_take(&scratch, queries * sizeof(float));
@@ -150,10 +153,21 @@ int cairn_landmark_select_begin(const struct cairn_landmark_request *request, vo
                 }
         }
         memset(s->run_mean, 0, (size_t)s->n_queries * s->n_runs_padded * sizeof(float));
+        for (size_t i = 0; i < (size_t)s->n_queries * s->n_runs_padded; i++) {
+                s->held_max[i] = -INFINITY;
+                s->held_sum[i] = 0;
+        }
         cairn_query_prepare(s->kernels, s->layout, request->queries, request->scale,
                             (struct cairn_rotation *)(void *)end, &s->query);
         *ret_selection = s;
         return CAIRN_OK;
+}
+
+void cairn_selection_set_lse(struct cairn_landmark_selection *s, uint32_t q, float lse)
+{
+        float all = cairn_lse_add(lse, s->lse_held[q]);
+
+        s->lse[q] = all > -INFINITY && all <= FLT_MAX ? all : 0;
 }
 
 void cairn_landmark_select_weigh(struct cairn_landmark_selection *s)
@@ -162,7 +176,12 @@ void cairn_landmark_select_weigh(struct cairn_landmark_selection *s)
                 size_t at = (size_t)q * s->n_runs_padded;
                 float lse = cairn_lse_of_runs(s->kernels, s->run_max + at, s->run_sum + at,
                                               s->n_runs_padded, s->run_work);
-                s->lse[q] = lse > -INFINITY ? lse : 0;
+                s->lse_held[q] =
+                    s->request->lse_held
+                        ? s->request->lse_held[q]
+                        : cairn_lse_of_runs(s->kernels, s->held_max + at, s->held_sum + at,
+                                            s->n_runs_padded, s->run_work);
+                cairn_selection_set_lse(s, q, lse);
         }
 }
 

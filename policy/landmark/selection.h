@@ -42,6 +42,9 @@ struct cairn_landmark_selection {
         float *run_sum;          // same: sum of exp(score - run_max)
         float *run_mean;         // same: query . centre
         float *run_work;         // [n_runs_padded]
+        float *held_max;         // same as run_max, of the excluded tokens
+        float *held_sum;         // same as run_sum, of the excluded tokens
+        float *lse_held;         // [n_queries], of what the worker holds
         float *lse;              // [n_queries], 0 where it is -inf: ranks are relative to it
         float *lse_others;       // [n_queries], of what is no candidate
         uint32_t *slots;         // [n_slots + 16]
@@ -55,6 +58,10 @@ struct cairn_landmark_selection {
         float *candidate_work;      // [stride]
         uint8_t *chosen;            // [stride]
 };
+
+// select.c
+// Sets what ranks of query q are relative to, from the log-sum-exp of the eligible tokens.
+void cairn_selection_set_lse(struct cairn_landmark_selection *s, uint32_t q, float lse);
 
 // query.c
 void cairn_query_carve(struct cairn_scratch *scratch, const struct cairn_landmark_layout *layout,
