@@ -4,10 +4,6 @@
 
 #include "storage/store_internal.h"
 
-enum {
-        KEY_CLASS_SHIFT = 62
-};
-
 void cairn_block_set_flag(struct cairn_store *store, struct cairn_block *block, uint32_t flag,
                           bool on)
 {
@@ -185,7 +181,7 @@ void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint3
         struct cairn_space_state *space = cairn_block_space(store, block);
         if (ram->state == CAIRN_PART_NONE)
                 return;
-        cairn_heap_remove(&store->ram_heap[part], &ram->heap);
+        cairn_heap_remove(&store->ram_heap[ram->heap_of], &ram->heap);
         if (part == 0 && ram->state == CAIRN_PART_READY) {
                 store->stats.ram_blocks--;
                 child_ram_set(store, block, false);
@@ -222,9 +218,9 @@ static bool part_key(const struct cairn_block *block, uint32_t part, uint64_t *r
                     !cairn_block_is(block, CAIRN_BLOCK_VISIBLE) || block->holds > 0 ||
                     block->refs > 0 || block->children > 0)
                         return false;
-                class = 2;
+                class = CAIRN_KEY_LAST_COPY;
         }
-        *ret_key = class << KEY_CLASS_SHIFT | block->used;
+        *ret_key = class << CAIRN_KEY_CLASS_SHIFT | block->used;
         return true;
 }
 
@@ -269,11 +265,14 @@ void cairn_block_refresh(struct cairn_store *store, struct cairn_block *block)
                 return;
         for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
                 uint64_t key;
-                uint32_t *place = &block->resident->parts[i].heap;
-                if (part_key(block, i, &key))
-                        (void)cairn_heap_set(&store->ram_heap[i], place, key);
-                else
-                        cairn_heap_remove(&store->ram_heap[i], place);
+                struct cairn_part_ram *ram = &block->resident->parts[i];
+                bool may_go = part_key(block, i, &key);
+                uint8_t heap_of = i == 0 && block->resident->cold ? CAIRN_HEAP_COLD : (uint8_t)i;
+                if (!may_go || heap_of != ram->heap_of)
+                        cairn_heap_remove(&store->ram_heap[ram->heap_of], &ram->heap);
+                ram->heap_of = heap_of;
+                if (may_go)
+                        (void)cairn_heap_set(&store->ram_heap[heap_of], &ram->heap, key);
         }
         resident_release(block);
 }

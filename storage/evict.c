@@ -7,7 +7,7 @@ enum {
         // recently.
         CODE_CREDIT = 4,
 };
-#define KEY_USED_MASK ((1ull << 62) - 1)
+#define KEY_USED_MASK ((1ull << CAIRN_KEY_CLASS_SHIFT) - 1)
 
 static struct cairn_resident *owner(const struct cairn_heap_item *item, uint32_t part)
 {
@@ -15,21 +15,33 @@ static struct cairn_resident *owner(const struct cairn_heap_item *item, uint32_t
         return CAIRN_CONTAINER(ram - part, struct cairn_resident, parts[0]);
 }
 
+static uint64_t age_of(const struct cairn_store *store, const struct cairn_heap_item *item)
+{
+        return store->used - (item->key & KEY_USED_MASK);
+}
+
 static struct cairn_resident *victim(const struct cairn_store *store, uint32_t *ret_part)
 {
-        const struct cairn_heap_item *raw = cairn_heap_top(&store->ram_heap[0]);
-        const struct cairn_heap_item *code = cairn_heap_top(&store->ram_heap[1]);
+        const struct cairn_heap_item *cold = cairn_heap_top(&store->ram_heap[CAIRN_HEAP_COLD]);
+        const struct cairn_heap_item *raw = cairn_heap_top(&store->ram_heap[CAIRN_HEAP_RAW]);
+        const struct cairn_heap_item *code = cairn_heap_top(&store->ram_heap[CAIRN_HEAP_CODE]);
+        bool last_copy = raw && raw->key >> CAIRN_KEY_CLASS_SHIFT == CAIRN_KEY_LAST_COPY;
+        *ret_part = 0;
+        if (cold)
+                return owner(cold, 0);
         if (!raw && !code)
                 return NULL;
-        bool last_copy = raw && raw->key >> 62 == 2;
-        bool take_code = !raw || last_copy;
-        if (raw && code && !last_copy) {
-                uint64_t raw_age = store->used - (raw->key & KEY_USED_MASK);
-                uint64_t code_age = store->used - (code->key & KEY_USED_MASK);
-                take_code = code_age / CODE_CREDIT > raw_age;
-        }
+        bool take_code =
+            !raw || last_copy || (code && age_of(store, code) / CODE_CREDIT > age_of(store, raw));
         *ret_part = take_code && code ? 1 : 0;
         return owner(*ret_part ? code : raw, *ret_part);
+}
+
+// A working set a little larger than RAM would otherwise push itself out in circles, and never hit.
+bool cairn_evict_is_cold(const struct cairn_store *store, const struct cairn_block *block)
+{
+        const struct cairn_heap_item *raw = cairn_heap_top(&store->ram_heap[CAIRN_HEAP_RAW]);
+        return raw && store->used - block->used >= age_of(store, raw);
 }
 
 // Forgets one RAM copy, or takes one that is not to be forgotten out of the heap. False: there is

@@ -301,7 +301,7 @@ void cairn_store_abandon(struct cairn_store *store)
         if (store->spaces)
                 cairn_spaces_finish(store);
         free(store->spaces);
-        for (int i = 0; i < CAIRN_PART_COUNT; i++)
+        for (int i = 0; i < CAIRN_HEAP_COUNT; i++)
                 cairn_heap_finish(&store->ram_heap[i]);
         cairn_ram_destroy(store->ram);
         cairn_table_finish(&store->table);

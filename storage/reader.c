@@ -158,6 +158,10 @@ static int start_load(struct cairn_store *store, struct cairn_block *block, uint
                 free(load);
                 return status;
         }
+        if (part == 0) {
+                block->resident->cold = cairn_evict_is_cold(store, block);
+                block->resident->fresh = true;
+        }
         load->store = store;
         load->block = block;
         load->part = part;

@@ -108,6 +108,19 @@ void cairn_table_replace(struct cairn_table *table, struct cairn_block *ghost,
 
 // ---- RAM ----
 
+// What RAM may give up, each in the order of its use.
+enum cairn_ram_heap {
+        CAIRN_HEAP_RAW = 0,
+        CAIRN_HEAP_CODE = 1,
+        CAIRN_HEAP_COLD = 2, // RAW that came from NVMe, but had rested longer than anything in RAM
+        CAIRN_HEAP_COUNT = 3,
+};
+// A key in them: a class in the upper bits (leaves, their parents, blocks without another copy),
+// then the use.
+enum {
+        CAIRN_KEY_CLASS_SHIFT = 62,
+        CAIRN_KEY_LAST_COPY = 2
+};
 enum cairn_part_state {
         CAIRN_PART_NONE = 0,
         CAIRN_PART_LOADING,
@@ -118,7 +131,8 @@ enum cairn_part_state {
 struct cairn_part_ram {
         struct cairn_ram_slot slot;
         uint32_t pins;
-        uint32_t heap; // place in store->ram_heap[part]
+        uint32_t heap;   // place in store->ram_heap[heap_of]
+        uint8_t heap_of; // enum cairn_ram_heap
         uint8_t state;
 };
 
@@ -128,6 +142,8 @@ struct cairn_resident {
         struct cairn_block *block;
         struct cairn_part_ram parts[CAIRN_PART_COUNT];
         struct cairn_acquire *waiters; // for loads
+        bool cold;                     // used less often than what RAM holds: the first to go
+        bool fresh;                    // loaded, and not used since
 };
 
 // ---- spaces and slabs ----
@@ -284,7 +300,7 @@ struct cairn_store {
         uint64_t slab_bytes_total;
         uint64_t generation;
         uint64_t used;
-        struct cairn_heap ram_heap[CAIRN_PART_COUNT];
+        struct cairn_heap ram_heap[CAIRN_HEAP_COUNT];
 
         int epoll_fd;
         int wake_fd;
@@ -414,6 +430,9 @@ void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint3
 void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op);
 
 // evict.c
+// Whether a block that is about to be loaded was used longer ago than the oldest that RAM would
+// give up for it.
+bool cairn_evict_is_cold(const struct cairn_store *store, const struct cairn_block *block);
 int cairn_evict_ram_alloc(struct cairn_store *store, uint32_t tenant, uint64_t bytes,
                           struct cairn_ram_slot *ret_slot);
 uint32_t cairn_evict_nvme(struct cairn_store *store, struct cairn_space_state *space,

@@ -363,6 +363,11 @@ void cairn_writer_retry(struct cairn_store *store)
 void cairn_store_touch(struct cairn_store *store, struct cairn_block *block)
 {
         block->used = ++store->used;
+        // The use that a load was for says nothing new; another one does.
+        if (block->resident) {
+                block->resident->cold = block->resident->cold && block->resident->fresh;
+                block->resident->fresh = false;
+        }
         bool waiting =
             cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY) && store->options.nvme_second_use;
         if (waiting && cairn_block_is(block, CAIRN_BLOCK_VISIBLE) && !store->closing)

@@ -329,3 +329,39 @@ Test(store, fallback_devices_give_the_same_answers)
                 fixture_finish(&f);
         }
 }
+
+// Reads block after block in a circle. Returns the share of reads that RAM served, in percent, in
+// the last of them.
+static uint32_t circle(struct fixture *f, uint64_t first, uint32_t count, uint32_t rounds)
+{
+        uint64_t hits = 0;
+        for (uint32_t round = 0; round < rounds; round++) {
+                hits = fixture_stats(f).ram_hits;
+                for (uint64_t i = 0; i < count; i++) {
+                        cr_assert_eq(fixture_get(f, first + i, 1, CAIRN_PART_RAW), CAIRN_OK);
+                        struct cairn_key key = fixture_key(first + i);
+                        struct cairn_block *block;
+                        cr_assert_eq(cairn_store_hold(f->store, f->space, &key, &block), CAIRN_OK);
+                        cairn_store_touch(f->store, block);
+                        cairn_store_unhold(f->store, block);
+                }
+                hits = fixture_stats(f).ram_hits - hits;
+        }
+        return (uint32_t)(100 * hits / count);
+}
+
+Test(store, working_set_a_little_larger_than_ram_still_hits)
+{
+        struct fixture f;
+        fixture_init(&f);
+        f.shape.code_layer_bytes = 0;
+        f.options.ram_bytes = (50 * 36 + 4) << 10; // fifty blocks
+        fixture_open(&f);
+        for (uint64_t i = 0; i < 100; i++)
+                cr_assert_eq(fixture_put(&f, i, 1, CAIRN_ACK_DISK), CAIRN_OK);
+        cr_assert_geq(circle(&f, 0, 40, 3), 100);
+        cr_assert_geq(circle(&f, 0, 55, 4), 75);
+        // And another working set takes its place.
+        cr_assert_geq(circle(&f, 60, 40, 4), 100);
+        fixture_finish(&f);
+}
