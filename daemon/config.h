@@ -52,6 +52,7 @@ struct cairn_config {
         uint64_t connections_max;
         uint64_t lease_max_ms;
         uint64_t frame_timeout_ms;
+        uint64_t request_timeout_ms;
         uint64_t reply_timeout_ms;
         uint64_t stop_timeout_ms;
         uint64_t log_level; // enum cairn_log_level

@@ -73,6 +73,8 @@ const struct cairn_config_key cairn_config_keys[] = {
      "The longest lease that a worker gets.", LIVE},
     {"frame_timeout", CAIRN_CONFIG_MS, 0, AT(frame_timeout_ms), "10s", 10, 3600 * 1000, NULL,
      "A frame begun must be whole within this, and a new connection must say Hello.", LIVE},
+    {"request_timeout", CAIRN_CONFIG_MS, 0, AT(request_timeout_ms), "60s", 10, 3600 * 1000, NULL,
+     "Deadline of requests that name none: so long they wait for memory or the disk.", LIVE},
     {"reply_timeout", CAIRN_CONFIG_MS, 0, AT(reply_timeout_ms), "30s", 10, 3600 * 1000, NULL,
      "A worker that takes no byte of its replies for this long is disconnected.", LIVE},
     {"stop_timeout", CAIRN_CONFIG_MS, 0, AT(stop_timeout_ms), "10s", 0, 3600 * 1000, NULL,

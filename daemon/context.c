@@ -94,6 +94,7 @@ void cairn_context_unref(struct cairn_context *context)
         for (uint32_t i = 0; i < context->blocks_count; i++) {
                 if (context->parts != 0)
                         cairn_store_unpin(server->store, context->blocks[i], context->parts);
+                cairn_pin_remove(&server->pins, context->blocks[i]);
                 cairn_store_unhold(server->store, context->blocks[i]);
         }
         free(context->blocks);

@@ -64,8 +64,8 @@ struct cairn_context_view {
         uint64_t tokens; // of chain and tail
 };
 
-// Takes blocks[count] (held and pinned) over. CAIRN_ENOMEM, CAIRN_EBUSY (CAIRN_CONTEXTS_MAX): they
-// stay the caller's.
+// Takes blocks[count] (held, pinned, and in the server's pin table) over. CAIRN_ENOMEM, CAIRN_EBUSY
+// (CAIRN_CONTEXTS_MAX): they stay the caller's.
 int cairn_context_create(struct cairn_session *session, const struct cairn_space_entry *entry,
                          struct cairn_block **blocks, uint32_t blocks_count, uint32_t parts,
                          struct cairn_context **ret_context);

@@ -128,7 +128,9 @@ int cairn_request_begin(struct cairn_connection *connection, const struct cairn_
         request->session = &connection->session;
         request->kind = frame->header.kind;
         request->id = frame->header.id;
-        request->deadline_ms = deadline_ms ? cairn_clock_ms() + deadline_ms : 0;
+        if (deadline_ms == 0)
+                deadline_ms = (uint32_t)request->server->config->request_timeout_ms;
+        request->deadline_ms = cairn_clock_ms() + deadline_ms;
         request->received_ns = cairn_clock_ns();
         request->cost_bytes = sizeof(*request);
         cairn_codec_arena_init(&request->memory, CAIRN_DECODE_BYTES_MAX);
@@ -161,7 +163,7 @@ bool cairn_request_abandoned(const struct cairn_request *request)
 
 bool cairn_request_late(const struct cairn_request *request)
 {
-        return request->deadline_ms != 0 && cairn_clock_ms() >= request->deadline_ms;
+        return cairn_clock_ms() >= request->deadline_ms;
 }
 
 void cairn_request_reserve(struct cairn_request *request, size_t bytes)

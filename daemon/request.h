@@ -29,7 +29,7 @@ struct cairn_request {
         enum cairn_request_state state;
         uint32_t kind;
         uint64_t id;
-        uint64_t deadline_ms; // of the daemon's clock; 0: none
+        uint64_t deadline_ms; // of the daemon's clock; the configured one if it named none
         uint64_t received_ns;
         struct cairn_codec_arena memory;
         const void *message; // the decoded Cairn__..Request

@@ -28,6 +28,7 @@ struct open_op {
         bool *pinned;                // one a block
         uint32_t count;
         uint32_t held;
+        uint32_t counted; // in the server's pin table
         uint32_t next;
         uint32_t running;
         uint32_t parts;
@@ -45,6 +46,8 @@ static void open_end(void *arg)
         for (uint32_t i = 0; op->blocks && i < op->held; i++) {
                 if (op->pinned[i])
                         cairn_store_unpin(store, op->blocks[i], op->parts);
+                if (i < op->counted)
+                        cairn_pin_remove(&op->request->server->pins, op->blocks[i]);
                 cairn_store_unhold(store, op->blocks[i]);
         }
         free(op->blocks);
@@ -131,6 +134,10 @@ static void start_acquire(struct open_slot *slot)
 // answered.
 static bool hold_chain(struct open_op *op, const struct cairn_key *keys)
 {
+        struct cairn_pin_table *pins = &op->request->server->pins;
+        uint64_t bytes =
+            op->entry->code_bytes + (op->entry->needs_raw ? op->entry->block_bytes : 0);
+
         for (uint32_t i = 0; i < op->count; i++) {
                 op->status = cairn_store_hold(op->request->server->store, op->entry->id, &keys[i],
                                               &op->blocks[i]);
@@ -140,6 +147,14 @@ static bool hold_chain(struct open_op *op, const struct cairn_key *keys)
                         return false;
                 }
                 op->held++;
+                if (cairn_pin_add(pins, op->blocks[i], bytes) != CAIRN_OK) {
+                        cairn_request_fail_at(op->request, CAIRN_ENOMEM, i,
+                                              "open contexts would keep more than %llu bytes in "
+                                              "RAM; close some, or raise ram_bytes",
+                                              (unsigned long long)pins->limit_bytes);
+                        return false;
+                }
+                op->counted++;
         }
         return true;
 }

@@ -17,7 +17,6 @@ enum {
         BLOCKS_AT_ONCE_MAX = 32,
         SLICE_BYTES = 4 << 20,
         RETRY_MS = 10,
-        RETRIES_MAX = 200, // without a deadline
 };
 
 struct get_op;
@@ -28,7 +27,6 @@ struct get_slot {
         struct get_op *op;
         size_t index;
         uint32_t layer; // the next to copy, counted from the first asked for
-        uint32_t retries;
         int status;
         struct get_slot *next_waiting;
 };
@@ -173,8 +171,7 @@ static bool wait_for_memory(struct get_slot *slot)
         struct get_op *op = slot->op;
         struct cairn_server *server = op->request->server;
 
-        if (cairn_request_abandoned(op->request) || cairn_request_late(op->request) ||
-            slot->retries++ >= RETRIES_MAX)
+        if (cairn_request_abandoned(op->request) || cairn_request_late(op->request))
                 return false;
         if (!op->timer) {
                 op->timer = calloc(1, sizeof(*op->timer));
@@ -230,7 +227,6 @@ static void start_blocks(struct get_op *op, struct get_slot *slot)
                 }
                 slot->op = op;
                 slot->index = index;
-                slot->retries = 0;
                 slot->acquire = (struct cairn_acquire){.on_ready = on_ready,
                                                        .block = block,
                                                        .parts = CAIRN_PART_RAW,

@@ -190,18 +190,34 @@ static void fill_info(const struct cairn_space_entry *entry,
         ret_message->nvme_bytes = info->nvme_bytes;
 }
 
+struct space_list {
+        Cairn__SpaceInfo **pointers;
+        Cairn__SpaceInfo *infos;
+        Cairn__Space *spaces;
+};
+
+static void list_end(void *arg)
+{
+        struct space_list *list = arg;
+
+        free(list->pointers);
+        free(list->infos);
+        free(list->spaces);
+}
+
 void cairn_serve_list_spaces(struct cairn_request *request)
 {
-        struct list {
-                Cairn__SpaceInfo *pointers[CAIRN_SPACES_MAX];
-                Cairn__SpaceInfo infos[CAIRN_SPACES_MAX];
-                Cairn__Space spaces[CAIRN_SPACES_MAX];
-        } *list = cairn_request_op(request, sizeof(*list), NULL);
+        struct space_list *list = cairn_request_op(request, sizeof(*list), list_end);
         struct cairn_store *store = request->server->store;
         Cairn__ListSpacesReply reply = CAIRN__LIST_SPACES_REPLY__INIT;
         size_t count = cairn_store_spaces_count(store);
 
-        if (!list) {
+        if (list) {
+                list->pointers = calloc(count + 1, sizeof(list->pointers[0]));
+                list->infos = calloc(count + 1, sizeof(list->infos[0]));
+                list->spaces = calloc(count + 1, sizeof(list->spaces[0]));
+        }
+        if (!list || !list->pointers || !list->infos || !list->spaces) {
                 cairn_request_fail(request, CAIRN_ENOMEM, NULL);
                 return;
         }

@@ -405,6 +405,8 @@ int cairn_server_run(struct cairn_config *config)
         server->listen_fd = -1;
         server->started_ms = cairn_clock_ms();
         server->incarnation = new_incarnation();
+        // A quarter of the RAM tier stays for what flows through.
+        cairn_pin_table_init(&server->pins, config->ram_bytes / 4 * 3);
         server->receive_buffer = malloc(CAIRN_RECEIVE_BYTES);
         (void)signal(SIGPIPE, SIG_IGN);
         (void)umask(0077);
@@ -423,6 +425,7 @@ int cairn_server_run(struct cairn_config *config)
         (void)uv_loop_close(&server->loop); // every handle is closed
         cairn_metrics_destroy(server->metrics);
         cairn_space_table_finish(&server->spaces);
+        cairn_pin_table_finish(&server->pins);
         free(server->receive_buffer);
         free(server);
         cairn_log(CAIRN_LOG_INFO, NULL, "stopped");

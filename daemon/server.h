@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "daemon/config.h"
+#include "daemon/pin_table.h"
 #include "daemon/scorer.h"
 #include "daemon/space_table.h"
 #include "daemon/stats.h"
@@ -50,6 +51,7 @@ struct cairn_server {
         struct cairn_scorer *scorer;
         struct cairn_metrics *metrics; // NULL: not served over HTTP
         struct cairn_space_table spaces;
+        struct cairn_pin_table pins; // of open contexts
         struct cairn_connection *connections;
         struct cairn_connection *deferred_head;
         struct cairn_connection *deferred_tail;

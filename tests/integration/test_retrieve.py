@@ -612,5 +612,28 @@ class Contexts(RetrieveCase):
                     c.send(RETRIEVE, self.body([context], [0], 4, {1: 16}, steps=64, rest=True), queries)
 
 
+class SmallMemory(RetrieveCase):
+    flags = dict(ram_bytes="8MiB", request_timeout="20s")
+
+    def test_contexts_leave_room_for_puts(self):
+        rng = random.Random(17)
+        space = exact_space(layers=4, kv_heads=2, k_dim=64, v_dim=64, block_tokens=64)  # 256 KiB a block
+        rows = Rows(space, 64, rng)
+        block = rows.packed(0, 64)
+        with self.daemon.connect() as c:
+            number = c.open_space(space)
+            keys = [key("room", i) for i in range(40)]
+            for i, k in enumerate(keys):
+                self.assertEqual(c.put(number, [k], block, parent=keys[i - 1] if i else b"").statuses(), [OK])
+            reply = c.call(OPEN_CONTEXT, message({1: number, 2: b"".join(keys)}))
+            self.assertEqual((reply.status, reply.get(2)), (ENOMEM, 24), "three quarters of 8 MiB")
+            self.assertIn("ram_bytes", reply.text)
+            contexts = [self.open(c, number, keys[:20]) for _ in range(5)]
+            self.assertEqual(len(contexts), 5, "shared blocks count once")
+            for i in range(10):
+                self.assertEqual(c.put(number, [key("more", i)], block).statuses(), [OK])
+            self.assertEqual(c.get(number, keys[-8:]).statuses(), [OK] * 8)
+
+
 if __name__ == "__main__":
     unittest.main()
