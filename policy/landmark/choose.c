@@ -35,6 +35,7 @@ static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t cand
 // Scores the candidates by their rows and takes their landmark scores out of the scan's.
 static void rerank(struct cairn_landmark_selection *s)
 {
+        memset(s->noise, 0, s->n_queries * sizeof(float));
         for (uint32_t i = 0; i < s->n_candidates; i++) {
                 if (i + PREFETCH_AHEAD < s->n_candidates)
                         prefetch_row(s, i + PREFETCH_AHEAD);
@@ -44,8 +45,13 @@ static void rerank(struct cairn_landmark_selection *s)
                 uint32_t run = s->run_base[p] + token / cairn_piece_run_tokens(s->layout, piece);
                 cairn_score_row(s->layout, s->kernels, &s->query, piece, token, s->run_mean + run,
                                 s->n_runs_padded, s->candidate_scores + i, s->stride);
-                for (uint32_t q = 0; q < s->n_queries; q++)
-                        s->scores[(size_t)q * s->n_slots + s->candidates[i]] = -INFINITY;
+                for (uint32_t q = 0; q < s->n_queries; q++) {
+                        float *score = &s->scores[(size_t)q * s->n_slots + s->candidates[i]];
+                        float gap = s->candidate_scores[(size_t)q * s->stride + i] - *score;
+                        if (fabsf(gap) <= FLT_MAX)
+                                s->noise[q] = s->noise[q] + gap * gap;
+                        *score = -INFINITY;
+                }
         }
         for (uint32_t q = 0; q < s->n_queries; q++)
                 for (uint32_t i = s->n_candidates; i < s->stride; i++)
@@ -157,6 +163,27 @@ static void choose(struct cairn_landmark_selection *s, const float *lse_all)
 
 // ---- The answer ----
 
+// Standard error of the mass held, m = C / (C + R). What is uncertain is R, the sum over tokens
+// known by their landmarks alone. Its noise is taken from the candidates, whose scores are known
+// both ways: variance v a score. Independent noise of log-normal terms changes R by sqrt((e^v - 1)
+// * largest weight / R) of itself at most, and raises it by e^(v/2) on average; both go into the
+// bar. Candidates were picked for high landmark scores, so v is rather too large.
+static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, float lse_chosen,
+                        float lse_all)
+{
+        float max =
+            s->kernels->largest(s->run_max + (size_t)q * s->n_runs_padded, s->n_runs_padded);
+        if (lse_all == -INFINITY || max == -INFINITY || s->n_candidates == 0)
+                return 0;
+        double v = (double)s->noise[q] / s->n_candidates;
+        v = v < 8 ? v : 8;
+        double mass = lse_chosen < lse_all ? cairn_exp_negative(lse_chosen - lse_all) : 1;
+        double others = cairn_exp_negative(s->lse_others[q] - lse_all);
+        double largest = max < s->lse_others[q] ? cairn_exp_negative(max - s->lse_others[q]) : 1;
+        double noise = (exp(v) - 1) * largest, bias = exp(v / 2) - 1;
+        return (float)(mass * others * sqrt(noise + bias * bias));
+}
+
 static void write_result(struct cairn_landmark_selection *s, struct cairn_landmark_result *result)
 {
         bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
@@ -176,6 +203,9 @@ static void write_result(struct cairn_landmark_selection *s, struct cairn_landma
                         s->candidate_work[i] = s->chosen[i] ? scores[i] : -INFINITY;
                 result->lse_chosen[q] =
                     cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride);
+                if (result->mass_error)
+                        result->mass_error[q] =
+                            mass_error(s, q, result->lse_chosen[q], result->lse_all[q]);
         }
         result->n_chosen = n;
         result->n_eligible = s->n_eligible;

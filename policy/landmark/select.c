@@ -107,6 +107,7 @@ static size_t carve(struct cairn_landmark_selection *s, void *base)
         s->run_work = cairn_scratch_take(&scratch, s->n_runs_padded * sizeof(float));
         s->lse = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->lse_others = cairn_scratch_take(&scratch, queries * sizeof(float));
+        s->noise = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->slots = cairn_scratch_take(&scratch, ((size_t)s->n_slots + 16) * sizeof(uint32_t));
         s->slot_keys = cairn_scratch_take(&scratch, ((size_t)s->n_slots + 16) * sizeof(int32_t));
         s->candidates = cairn_scratch_take(&scratch, s->stride * sizeof(uint32_t));

@@ -55,6 +55,7 @@ struct cairn_landmark_selection {
         uint32_t *candidate_pieces; // of which piece
         float *candidate_scores;    // [n_queries][stride], re-ranked
         int32_t *candidate_keys;    // [stride]
+        float *noise;               // [n_queries]: sum of squares of re-rank less landmark score
         float *candidate_work;      // [stride]
         uint8_t *chosen;            // [stride]
 };
