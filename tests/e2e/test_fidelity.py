@@ -17,7 +17,7 @@ class QuickFidelity(unittest.TestCase):
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
             rows, plot = Path(folder, "rows.json"), Path(folder, "plot.svg")
-            cls.run = subprocess.run(
+            cls.outcome = subprocess.run(
                 [str(HERE / "fidelity"), "--quick", "--json", str(rows), "--plot", str(plot)],
                 capture_output=True, text=True, env=os.environ, check=False)
             cls.rows = json.loads(rows.read_text()) if rows.exists() else []
@@ -25,8 +25,8 @@ class QuickFidelity(unittest.TestCase):
         cls.by = {(r["method"], r["budget"]): r for r in cls.rows}
 
     def test_no_goal_is_missed(self):
-        self.assertEqual(self.run.returncode, 0, self.run.stdout + self.run.stderr)
-        self.assertNotIn("GOAL MISSED", self.run.stdout)
+        self.assertEqual(self.outcome.returncode, 0, self.outcome.stdout + self.outcome.stderr)
+        self.assertNotIn("GOAL MISSED", self.outcome.stdout)
 
     def test_rows_say_all_that_a_script_reads(self):
         self.assertGreaterEqual(len(self.rows), 5)
