@@ -41,7 +41,10 @@ static char *join(const char *directory, const char *rest)
 static char *default_socket(void)
 {
         const char *runtime = getenv("XDG_RUNTIME_DIR");
+        const char *given = getenv("RUNTIME_DIRECTORY"); // systemd's RuntimeDirectory=
 
+        if (given && given[0] == '/' && !strchr(given, ':'))
+                return join(given, "/cairnd.sock");
         if (geteuid() != 0 && runtime && runtime[0] == '/')
                 return join(runtime, "/cairn/cairnd.sock");
         return copy_text("/run/cairn/cairnd.sock");
@@ -51,7 +54,10 @@ static char *default_data_dir(void)
 {
         const char *state = getenv("XDG_STATE_HOME");
         const char *home = getenv("HOME");
+        const char *given = getenv("STATE_DIRECTORY"); // systemd's StateDirectory=
 
+        if (given && given[0] == '/')
+                return copy_text(given);
         if (geteuid() == 0)
                 return copy_text("/var/lib/cairn");
         if (state && state[0] == '/')

@@ -36,11 +36,11 @@ static const struct cairn_config_choice formats[] = {{"text", 0}, {"json", 1}, {
 const struct cairn_config_key cairn_config_keys[] = {
     {"socket", CAIRN_CONFIG_TEXT, 0, AT(socket), "/run/cairn/cairnd.sock", 0, 0, NULL,
      "The Unix socket to listen on, at most 107 bytes (not root: "
-     "$XDG_RUNTIME_DIR/cairn/cairnd.sock).",
+     "$XDG_RUNTIME_DIR/cairn/cairnd.sock; as a service: in its runtime directory).",
      FIXED},
     {"data_dir", CAIRN_CONFIG_LIST, 0, AT(data_dirs), "/var/lib/cairn", 0, 0, NULL,
      "Where blocks are kept: one directory, or several with colons (not root: "
-     "$XDG_STATE_HOME/cairn). The first holds the catalog.",
+     "$XDG_STATE_HOME/cairn; as a service: its state directory). The first holds the catalog.",
      FIXED},
     {"ram_bytes", CAIRN_CONFIG_BYTES, CAIRN_CONFIG_WHOLE_MEMORY, AT(ram_bytes), "12.5%", 1 * MIB,
      1024 * TIB, NULL, "Bound of the RAM tier, or a share of the memory.", FIXED},

@@ -138,6 +138,12 @@ class Units(unittest.TestCase):
             self.assertEqual(settings(path, "RestartPreventExitStatus"), [str(run.returncode)])
         self.assertIn('did you mean "ram_bytes"?', run.stderr)
 
+    def test_a_service_uses_the_directories_that_systemd_made(self):
+        environment = {"HOME": "/nonexistent", "STATE_DIRECTORY": "/var/lib/cairn-x", "RUNTIME_DIRECTORY": "/run/cairn-x"}
+        said = subprocess.run([str(CAIRND), "--dump-config"], capture_output=True, text=True, env=environment).stdout
+        self.assertIn("data_dir = /var/lib/cairn-x ;", said)
+        self.assertIn("socket = /run/cairn-x/cairnd.sock ;", said)
+
     def test_template_differs_where_it_must(self):
         one, many = ((UNITS / name).read_text().splitlines() for name in SYSTEM_UNITS)
         keys = {line.split("=")[0] for line in set(one) ^ set(many) if not line.startswith("#")}
