@@ -211,6 +211,23 @@ class Blocks(ClientCase):
         gc.collect()
         np.testing.assert_array_equal(blocks, np.stack(sequence.packed()))
 
+    def test_without_arenas_bytes_go_through_the_socket(self):
+        space = self.client.open_space(config("no arenas", layers=8))
+        sequence = Sequence(space, 3, self.rng)
+        arenas = []
+        with self.assertRaises(cairn.Busy):
+            while len(arenas) < 100:
+                arenas.append(self.client.arena(4096))
+        self.assertEqual(len(arenas), 16)
+        self.assertEqual(sequence.put(), [cairn.Status.OK] * 3)
+        np.testing.assert_array_equal(space.get(sequence.keys), np.stack(sequence.packed()))
+        with space.open_context(sequence.keys) as context:
+            self.assertEqual(context.retrieve(0, sequence.k[0, :, 200], count=4, rows=True).counts.tolist(), [4, 4])
+            context.append(sequence.k[:, :, :100], sequence.v[:, :, :100])
+        del arenas
+        gc.collect()
+        self.assertGreater(self.client.arena(4096).size_bytes, 0)
+
     def test_memory_goes_back(self):
         space = self.client.open_space(config("goes back", layers=8))
         sequence = Sequence(space, 4, self.rng)
@@ -243,12 +260,12 @@ class Contexts(ClientCase):
         return 3 * self.rng.standard_normal((*lead, self.GROUP * c.kv_heads, c.k_dim), np.float32)
 
     def best(self, sequence, layer, q, count, allowed):
-        """The rule by brute force: count tokens a KV head by the largest probability in the group."""
-        scores = sequence.scores(layer, q)[:, allowed]
+        """The rule by brute force: the tokens allowed with the largest probability in the group, over all tokens."""
+        scores = sequence.scores(layer, q)
         top = scores.max(1, keepdims=True)
         lse = top + np.log(np.exp(scores - top).sum(1, keepdims=True))
         p = (scores - lse).reshape(sequence.space.config.kv_heads, self.GROUP, -1).max(1)
-        order = np.argsort(-p, axis=1, kind="stable")[:, :count]
+        order = np.argsort(-p[:, allowed], axis=1, kind="stable")[:, :count]
         return np.sort(allowed[order], axis=1), p
 
     def test_retrieval_finds_what_brute_force_finds(self):
@@ -257,7 +274,7 @@ class Contexts(ClientCase):
         allowed = np.arange(4, n - 64)
         hits, masses = {0: 0, 6: 0}, []
         for rerank in (0, 6) * 4:  # the default, and far more candidates than 2 bits need
-            q = self.queries(sequence)
+            q = self.queries(sequence) / 2
             found = context.retrieve(1, q, count=40, rows=True, exclude=[(0, 4), (n - 64, n)], rerank=rerank)
             wanted, p = self.best(sequence, 1, q, 40, allowed)
             self.assertEqual(found.counts.tolist(), [40, 40])
@@ -269,9 +286,9 @@ class Contexts(ClientCase):
                 # Rows and scores are those of the positions named, within what 8 bits a row can tell.
                 np.testing.assert_allclose(found.k_rows[head], sequence.k[1, head, got], atol=0.05)
                 np.testing.assert_allclose(found.v_rows[head], sequence.v[1, head, got], atol=0.05)
-                np.testing.assert_allclose(found.scores[head], p[head][got - 4], atol=0.25)
+                np.testing.assert_allclose(found.scores[head], p[head][got], atol=0.3)
             lse_all = sequence.attention(1, q, slice(4, n - 64))[1]
-            np.testing.assert_allclose(found.lse_all, lse_all, atol=0.15)
+            np.testing.assert_allclose(found.lse_all, lse_all, atol=0.3)
             lse_chosen = sequence.attention(1, q, found.positions)[1]
             np.testing.assert_allclose(found.lse_chosen, lse_chosen, atol=0.05)
             best = sequence.attention(1, q, wanted)[1]

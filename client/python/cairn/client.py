@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _library as lib
 from .config import CODECS, DTYPES, KINDS, ROPES, SpaceConfig
-from .errors import Error, Status, error_of
+from .errors import Busy, Error, NoSpace, Status, error_of
 
 _POOL_ARENAS_MAX = 8  # of the 16 that a connection may have
 _POOL_FREE_BYTES_MAX = 64 << 20
@@ -188,7 +188,10 @@ class Client:
                 wanted = _POOL_BYTES_MIN
                 while wanted < size_bytes and wanted < _POOL_FREE_BYTES_MAX:
                     wanted *= 2
-                memory = self._create_memory(max(wanted, size_bytes))
+                try:
+                    memory = self._create_memory(max(wanted, size_bytes))
+                except (Busy, NoSpace):
+                    return np.empty(size_bytes + 64, np.uint8)  # no more arenas: copied, then
             self._pool_out += 1
             return np.frombuffer(_buffer_of(self, memory, self._returned.append), np.uint8)
 
