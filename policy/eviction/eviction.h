@@ -6,7 +6,7 @@
 #include "proto/eviction.h"
 
 enum {
-        CAIRN_EVICTION_GHOST_ENTRIES = 65536, // the default: 2 MiB
+        CAIRN_EVICTION_GHOST_ENTRIES = 65536, // the default: 1.5 MiB
         CAIRN_EVICTION_GHOST_ENTRIES_MAX = 1 << 24,
 };
 

@@ -161,33 +161,47 @@ uint32_t cairn_choose_positions(const uint64_t *kept, uint32_t n_tokens, uint32_
         return count;
 }
 
-int cairn_choose_spread(const struct cairn_choose_request *heads, uint32_t n_heads, uint32_t top,
-                        double even, uint32_t *ret_top)
+// Hands `left` tokens out to heads with room, as evenly as can be.
+static void hand_out(uint32_t *room, uint32_t n_heads, uint64_t left, uint32_t *tops)
 {
-        uint64_t total = (uint64_t)n_heads * top;
-        uint64_t given = 0;
+        uint64_t open = 1;
 
-        if (n_heads < 1 || n_heads > CAIRN_KV_HEADS_MAX || !(even >= 0 && even <= 1))
+        while (left > 0 && open > 0) {
+                uint64_t each;
+
+                open = 0;
+                for (uint32_t h = 0; h < n_heads; h++)
+                        open += room[h] > 0;
+                each = open > 0 && left > open ? left / open : 1;
+                for (uint32_t h = 0; h < n_heads && left > 0; h++) {
+                        uint64_t more = room[h] < each ? room[h] : each;
+
+                        more = more < left ? more : left;
+                        tops[h] += (uint32_t)more;
+                        room[h] -= (uint32_t)more;
+                        left -= more;
+                }
+        }
+}
+
+int cairn_choose_spread(const struct cairn_choose_request *heads, uint32_t n_heads, uint32_t top,
+                        double even, uint32_t *scratch, uint32_t *ret_top)
+{
+        uint64_t left = (uint64_t)n_heads * top;
+
+        if (n_heads < 1 || n_heads > CAIRN_LAYERS_MAX * CAIRN_KV_HEADS_MAX ||
+            !(even >= 0 && even <= 1))
                 return CAIRN_EINVAL;
-        count_above(heads, n_heads, total, ret_top);
+        count_above(heads, n_heads, left, ret_top);
         for (uint32_t h = 0; h < n_heads; h++) {
                 uint32_t candidates = spread_candidates(&heads[h]);
                 double share = even * (double)top + (1 - even) * (double)ret_top[h];
 
                 ret_top[h] = share < (double)candidates ? (uint32_t)share : candidates;
-                given += ret_top[h];
+                scratch[h] = candidates - ret_top[h];
+                left -= ret_top[h];
         }
-        // What rounding and full heads left over, one token at a time to each that has room.
-        for (bool room = true; given < total && room;) {
-                room = false;
-                for (uint32_t h = 0; h < n_heads && given < total; h++) {
-                        if (ret_top[h] < spread_candidates(&heads[h])) {
-                                ret_top[h]++;
-                                given++;
-                                room = true;
-                        }
-                }
-        }
+        hand_out(scratch, n_heads, left, ret_top); // what rounding and full heads left over
         return CAIRN_OK;
 }
 

@@ -55,11 +55,12 @@ int cairn_choose(const struct cairn_choose_request *request, void *scratch, uint
 // Ascending positions of a bitmap's bits. Returns their number.
 uint32_t cairn_choose_positions(const uint64_t *kept, uint32_t n_tokens, uint32_t *ret_positions);
 
-// Spreads `top` tokens a head over heads: those that need more of them get more. The best
-// n_heads * top scores of all heads together are counted a head; `even` (0..1) of each head's share
-// is left as it was. Heads' own `top` is ignored. ret_top [n_heads] sums to n_heads * top, or to
-// what heads hold if that is less. Heads are of equal mass when no query was left out.
+// Spreads `top` tokens a head over heads (of a layer, or of all layers): those that need more of
+// them get more. The best n_heads * top scores of all heads together are counted a head; `even`
+// (0..1) of each head's share is left as it was. Heads' own `top` is ignored. `scratch` and ret_top
+// are [n_heads]; ret_top sums to n_heads * top, or to what heads hold if that is less. Heads are of
+// equal mass when no query was left out. CAIRN_EINVAL: no heads, too many, or `even` out of range.
 int cairn_choose_spread(const struct cairn_choose_request *heads, uint32_t n_heads, uint32_t top,
-                        double even, uint32_t *ret_top);
+                        double even, uint32_t *scratch, uint32_t *ret_top);
 
 #endif

@@ -515,6 +515,7 @@ Test(nacl, a_spread_budget_follows_the_mass_and_keeps_its_sum)
         static float flat[1000];
         static float peaked[1000];
         struct cairn_choose_request heads[3];
+        uint32_t scratch[3];
         uint32_t top[3];
 
         for (int t = 0; t < 1000; t++) {
@@ -524,18 +525,21 @@ Test(nacl, a_spread_budget_follows_the_mass_and_keeps_its_sum)
         for (int h = 0; h < 3; h++)
                 heads[h] = (struct cairn_choose_request){
                     .n_tokens = 1000, .scores = h == 0 ? peaked : flat, .sinks = 4, .recent = 6};
-        cr_assert_eq(cairn_choose_spread(heads, 3, 100, 0, top), CAIRN_OK);
+        cr_assert_eq(cairn_choose_spread(heads, 3, 100, 0, scratch, top), CAIRN_OK);
         cr_assert_eq(top[0], 10, "all that it needs: %u", top[0]);
         cr_assert_eq(top[0] + top[1] + top[2], 300);
-        cr_assert_eq(cairn_choose_spread(heads, 3, 100, 0.5, top), CAIRN_OK);
+        cr_assert_eq(cairn_choose_spread(heads, 3, 100, 0.5, scratch, top), CAIRN_OK);
         cr_assert_eq(top[0], 55);
         cr_assert_eq(top[0] + top[1] + top[2], 300);
-        cr_assert_eq(cairn_choose_spread(heads, 3, 100, 1, top), CAIRN_OK);
+        cr_assert_eq(cairn_choose_spread(heads, 3, 100, 1, scratch, top), CAIRN_OK);
         cr_assert(top[0] == 100 && top[1] == 100 && top[2] == 100);
-        cr_assert_eq(cairn_choose_spread(heads, 3, 5000, 0, top), CAIRN_OK);
+        cr_assert_eq(cairn_choose_spread(heads, 3, 5000, 0, scratch, top), CAIRN_OK);
         cr_assert(top[0] == 990 && top[1] == 990 && top[2] == 990, "no more than there is");
-        cr_assert_eq(cairn_choose_spread(heads, 3, 0, 0.2, top), CAIRN_OK);
+        heads[1].n_tokens = 110; // a short head: what it cannot take goes to the others
+        cr_assert_eq(cairn_choose_spread(heads, 3, 600, 1, scratch, top), CAIRN_OK);
+        cr_assert(top[0] == 850 && top[1] == 100 && top[2] == 850);
+        cr_assert_eq(cairn_choose_spread(heads, 3, 0, 0.2, scratch, top), CAIRN_OK);
         cr_assert_eq(top[0] + top[1] + top[2], 0);
-        cr_assert_eq(cairn_choose_spread(heads, 0, 10, 0, top), CAIRN_EINVAL);
-        cr_assert_eq(cairn_choose_spread(heads, 3, 10, NAN, top), CAIRN_EINVAL);
+        cr_assert_eq(cairn_choose_spread(heads, 0, 10, 0, scratch, top), CAIRN_EINVAL);
+        cr_assert_eq(cairn_choose_spread(heads, 3, 10, NAN, scratch, top), CAIRN_EINVAL);
 }
