@@ -10,31 +10,49 @@
 
 // ---- life ----
 
-int cairn_context_create(struct cairn_session *session, const struct cairn_space_entry *entry,
-                         struct cairn_block **blocks, uint32_t blocks_count, uint32_t parts,
-                         struct cairn_context **ret_context)
+// An empty context in the session's list, with a use of `chain` taken over. NULL: no memory.
+static struct cairn_context *new_context(struct cairn_session *session,
+                                         const struct cairn_space_entry *entry,
+                                         struct cairn_chain *chain)
 {
         struct cairn_server *server = session->server;
-        struct cairn_context *context;
+        struct cairn_context *context = calloc(1, sizeof(*context));
 
-        if (session->contexts_count >= CAIRN_CONTEXTS_MAX)
-                return CAIRN_EBUSY;
-        context = calloc(1, sizeof(*context));
         if (!context)
-                return CAIRN_ENOMEM;
+                return NULL;
         context->session = session;
         context->server = server;
         context->entry = entry;
         context->id = (server->incarnation << 32) | (uint32_t)++server->context_last;
         context->uses = 1;
-        context->blocks = blocks;
-        context->blocks_count = blocks_count;
-        context->parts = parts;
+        context->chain = chain;
         context->next = session->contexts;
         session->contexts = context;
         session->contexts_count++;
         server->counters.contexts++;
         server->counters.contexts_unfinished++;
+        return context;
+}
+
+int cairn_context_create(struct cairn_session *session, const struct cairn_space_entry *entry,
+                         struct cairn_block **blocks, uint32_t blocks_count, uint32_t parts,
+                         struct cairn_context **ret_context)
+{
+        struct cairn_chain *chain;
+        struct cairn_context *context;
+
+        if (session->contexts_count >= CAIRN_CONTEXTS_MAX)
+                return CAIRN_EBUSY;
+        chain = malloc(sizeof(*chain));
+        if (!chain)
+                return CAIRN_ENOMEM;
+        *chain = (struct cairn_chain){
+            .uses = 1, .count = blocks_count, .parts = parts, .blocks = blocks};
+        context = new_context(session, entry, chain);
+        if (!context) {
+                free(chain);
+                return CAIRN_ENOMEM;
+        }
         *ret_context = context;
         return CAIRN_OK;
 }
@@ -74,13 +92,30 @@ static uint64_t tail_block_bytes(const struct cairn_space_entry *entry)
         return entry->block_bytes + entry->code_bytes;
 }
 
-static void free_tail_block(struct cairn_tail_block *block)
+static void unref_tail_block(struct cairn_context *context, struct cairn_tail_block *block)
 {
-        if (!block)
+        assert(block->uses > 0);
+        if (--block->uses > 0)
                 return;
+        context->server->counters.context_bytes -= tail_block_bytes(context->entry);
         free(block->raw);
         free(block->code);
         free(block);
+}
+
+static void unref_chain(struct cairn_server *server, struct cairn_chain *chain)
+{
+        assert(chain->uses > 0);
+        if (--chain->uses > 0)
+                return;
+        for (uint32_t i = 0; i < chain->count; i++) {
+                if (chain->parts != 0)
+                        cairn_store_unpin(server->store, chain->blocks[i], chain->parts);
+                cairn_pin_remove(&server->pins, chain->blocks[i]);
+                cairn_store_unhold(server->store, chain->blocks[i]);
+        }
+        free(chain->blocks);
+        free(chain);
 }
 
 void cairn_context_unref(struct cairn_context *context)
@@ -91,22 +126,15 @@ void cairn_context_unref(struct cairn_context *context)
         if (--context->uses > 0)
                 return;
         assert(!context->session && !context->append_head);
-        for (uint32_t i = 0; i < context->blocks_count; i++) {
-                if (context->parts != 0)
-                        cairn_store_unpin(server->store, context->blocks[i], context->parts);
-                cairn_pin_remove(&server->pins, context->blocks[i]);
-                cairn_store_unhold(server->store, context->blocks[i]);
-        }
-        free(context->blocks);
+        unref_chain(server, context->chain);
         for (uint32_t i = 0; i < context->tail_count; i++)
-                free_tail_block(context->tail->blocks[i]);
+                unref_tail_block(context, context->tail->blocks[i]);
         while (context->tail) {
                 struct cairn_tail_array *older = context->tail->older;
 
                 free(context->tail);
                 context->tail = older;
         }
-        server->counters.context_bytes -= context->charged_bytes;
         server->counters.contexts_unfinished--;
         free(context);
 }
@@ -131,29 +159,42 @@ static int grow_array(struct cairn_context *context)
         return CAIRN_OK;
 }
 
-static struct cairn_tail_block *new_tail_block(const struct cairn_space_entry *entry)
+// One more block of the tail, charged against context_bytes.
+static int add_tail_block(struct cairn_context *context)
 {
-        struct cairn_tail_block *block = calloc(1, sizeof(*block));
+        const struct cairn_space_entry *entry = context->entry;
+        struct cairn_server *server = context->server;
+        uint64_t limit = server->config->context_bytes;
+        uint64_t bytes = tail_block_bytes(entry);
         uint64_t code_bytes = (entry->code_bytes + 63) & ~63ull;
+        struct cairn_tail_block *block;
 
+        if (bytes > limit || server->counters.context_bytes > limit - bytes)
+                return CAIRN_ENOMEM;
+        if ((!context->tail || context->tail_count == context->tail->capacity) &&
+            grow_array(context) != CAIRN_OK)
+                return CAIRN_ENOMEM;
+        block = calloc(1, sizeof(*block));
         if (!block)
-                return NULL;
+                return CAIRN_ENOMEM;
+        block->uses = 1;
         block->raw = malloc(entry->block_bytes);
-        if (code_bytes > 0)
-                block->code = aligned_alloc(64, code_bytes);
+        block->code = code_bytes > 0 ? aligned_alloc(64, code_bytes) : NULL;
         if (!block->raw || (code_bytes > 0 && !block->code)) {
-                free_tail_block(block);
-                return NULL;
+                free(block->raw);
+                free(block->code);
+                free(block);
+                return CAIRN_ENOMEM;
         }
-        return block;
+        server->counters.context_bytes += bytes;
+        context->tail->blocks[context->tail_count++] = block;
+        return CAIRN_OK;
 }
 
 int cairn_context_reserve(struct cairn_context *context, uint64_t tokens)
 {
-        const struct cairn_space_entry *entry = context->entry;
-        struct cairn_server *server = context->server;
-        uint64_t block_tokens = entry->space.block_tokens;
-        uint64_t chain_tokens = context->blocks_count * block_tokens;
+        uint64_t block_tokens = context->entry->space.block_tokens;
+        uint64_t chain_tokens = context->chain->count * block_tokens;
         uint64_t wanted;
 
         if (tokens > CAIRN_CONTEXT_TOKENS_MAX - chain_tokens ||
@@ -161,23 +202,70 @@ int cairn_context_reserve(struct cairn_context *context, uint64_t tokens)
                 return CAIRN_ERANGE;
         wanted = (context->tail_tokens + tokens + block_tokens - 1) / block_tokens;
         while (context->tail_count < wanted) {
-                uint64_t bytes = tail_block_bytes(entry);
-                struct cairn_tail_block *block;
+                int status = add_tail_block(context);
 
-                if (bytes > server->config->context_bytes ||
-                    server->counters.context_bytes > server->config->context_bytes - bytes)
-                        return CAIRN_ENOMEM;
-                if ((!context->tail || context->tail_count == context->tail->capacity) &&
-                    grow_array(context) != CAIRN_OK)
-                        return CAIRN_ENOMEM;
-                block = new_tail_block(entry);
-                if (!block)
-                        return CAIRN_ENOMEM;
-                context->tail->blocks[context->tail_count++] = block;
-                context->charged_bytes += bytes;
-                server->counters.context_bytes += bytes;
+                if (status != CAIRN_OK)
+                        return status;
         }
         return CAIRN_OK;
+}
+
+// ---- forks ----
+
+int cairn_context_fork(struct cairn_session *session, const struct cairn_context_view *view,
+                       struct cairn_context **ret_context)
+{
+        const struct cairn_context *from = view->context;
+        uint64_t block_tokens = from->entry->space.block_tokens;
+        uint64_t full = view->tail_tokens / block_tokens;
+        struct cairn_context *context;
+        int status = CAIRN_OK;
+
+        if (session->contexts_count >= CAIRN_CONTEXTS_MAX)
+                return CAIRN_EBUSY;
+        context = new_context(session, from->entry, from->chain);
+        if (!context)
+                return CAIRN_ENOMEM;
+        context->chain->uses++;
+        for (uint64_t i = 0; i < full && status == CAIRN_OK; i++) {
+                if (!context->tail || context->tail_count == context->tail->capacity)
+                        status = grow_array(context);
+                if (status != CAIRN_OK)
+                        break;
+                view->tail->blocks[i]->uses++;
+                context->tail->blocks[context->tail_count++] = view->tail->blocks[i];
+        }
+        context->tail_tokens = full * block_tokens;
+        if (status == CAIRN_OK)
+                status = cairn_context_reserve(context, view->tail_tokens - context->tail_tokens);
+        if (status != CAIRN_OK) {
+                cairn_context_close(session, context);
+                return status;
+        }
+        context->tail_tokens = view->tail_tokens;
+        *ret_context = context;
+        return CAIRN_OK;
+}
+
+void cairn_context_copy_open(const struct cairn_context_view *from, struct cairn_context *to)
+{
+        const struct cairn_space_entry *entry = to->entry;
+        uint64_t element = cairn_dtype_bytes(entry->space.dtype);
+        uint64_t full = from->tail_tokens / entry->space.block_tokens;
+        uint64_t rows = from->tail_tokens % entry->space.block_tokens;
+
+        if (rows == 0)
+                return;
+        for (uint64_t i = 0; i < (uint64_t)entry->space.layers * entry->space.kv_heads; i++) {
+                uint64_t at = i / entry->space.kv_heads * entry->shape.raw_layer_bytes +
+                              i % entry->space.kv_heads * entry->layout.raw_bytes;
+                const uint8_t *source = from->tail->blocks[full]->raw + at;
+                uint8_t *target = to->tail->blocks[full]->raw + at;
+
+                memcpy(target, source, rows * entry->space.k_dim * element);
+                memcpy(target + entry->layout.raw_k_bytes, source + entry->layout.raw_k_bytes,
+                       rows * entry->space.v_dim * element);
+        }
 }
 
 // ---- views ----
@@ -188,7 +276,7 @@ void cairn_context_view(const struct cairn_context *context, struct cairn_contex
             .context = context,
             .tail = context->tail,
             .tail_tokens = context->tail_tokens,
-            .tokens = (uint64_t)context->blocks_count * context->entry->space.block_tokens +
+            .tokens = (uint64_t)context->chain->count * context->entry->space.block_tokens +
                       context->tail_tokens,
         };
 }
@@ -227,12 +315,12 @@ uint32_t cairn_context_fill(const struct cairn_context_view *view, uint32_t laye
         uint64_t position = 0;
         uint32_t count = 0;
 
-        for (uint32_t i = 0; i < context->blocks_count; i++, position += block_tokens) {
-                const struct cairn_block *block = context->blocks[i];
+        for (uint32_t i = 0; i < context->chain->count; i++, position += block_tokens) {
+                const struct cairn_block *block = context->chain->blocks[i];
                 const uint8_t *raw =
-                    context->parts & CAIRN_PART_RAW ? cairn_block_raw(block, layer) : NULL;
+                    context->chain->parts & CAIRN_PART_RAW ? cairn_block_raw(block, layer) : NULL;
                 const uint8_t *code =
-                    context->parts & CAIRN_PART_CODE ? cairn_block_code(block, layer) : NULL;
+                    context->chain->parts & CAIRN_PART_CODE ? cairn_block_code(block, layer) : NULL;
 
                 pieces[count++] = piece_of(entry, raw, code, head, position, block_tokens);
         }

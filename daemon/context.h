@@ -19,8 +19,18 @@
 
 struct cairn_request;
 
-// One block of the tail: raw rows as in a stored block, and its code once it is full.
+// Stored blocks, held and pinned. Shared by a context and its forks; constant.
+struct cairn_chain {
+        uint32_t uses;
+        uint32_t count;
+        uint32_t parts;              // CAIRN_PART_* pinned of each
+        struct cairn_block **blocks; // owned
+};
+
+// One block of the tail: raw rows as in a stored block, and its code once it is full. A full one is
+// constant, and shared with forks.
 struct cairn_tail_block {
+        uint32_t uses;
         uint8_t *raw;  // [layer][KV head]{K [block_tokens], V [block_tokens]}
         uint8_t *code; // [layer][KV head] code runs, made once the block is full; NULL: the space
                        // has none
@@ -41,15 +51,11 @@ struct cairn_context {
         const struct cairn_space_entry *entry;
         uint64_t id;
         uint32_t uses; // the session, and each request at work
-        // The chain: constant once the context is open.
-        struct cairn_block **blocks; // held, the parts below pinned
-        uint32_t blocks_count;
-        uint32_t parts; // CAIRN_PART_* pinned of each
+        struct cairn_chain *chain;
         // The tail.
         struct cairn_tail_array *tail; // NULL: nothing was appended yet
         uint32_t tail_count;           // blocks with memory
         uint64_t tail_tokens;
-        uint64_t charged_bytes; // against context_bytes
         // Appends are done one after the other.
         struct cairn_request *append_head;
         struct cairn_request *append_tail;
@@ -70,6 +76,12 @@ int cairn_context_create(struct cairn_session *session, const struct cairn_space
                          struct cairn_block **blocks, uint32_t blocks_count, uint32_t parts,
                          struct cairn_context **ret_context);
 struct cairn_context *cairn_context_find(const struct cairn_session *session, uint64_t id);
+// A new context of the same session with the view's tokens: chain and full tail blocks shared, an
+// unfinished one with room of its own, whose rows the caller copies (cairn_context_copy_open, any
+// thread) before it tells anyone. CAIRN_ENOMEM, CAIRN_EBUSY.
+int cairn_context_fork(struct cairn_session *session, const struct cairn_context_view *view,
+                       struct cairn_context **ret_context);
+void cairn_context_copy_open(const struct cairn_context_view *from, struct cairn_context *to);
 // The session lets go of it.
 void cairn_context_close(struct cairn_session *session, struct cairn_context *context);
 void cairn_context_ref(struct cairn_context *context);

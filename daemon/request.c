@@ -44,6 +44,8 @@ static void serve(struct cairn_request *request)
         case CAIRN_KIND_DELETE: cairn_serve_delete(request); return;
         case CAIRN_KIND_OPEN_CONTEXT: cairn_serve_open_context(request); return;
         case CAIRN_KIND_APPEND: cairn_serve_append(request); return;
+        case CAIRN_KIND_FORK: cairn_serve_fork(request); return;
+        case CAIRN_KIND_SEAL: cairn_serve_seal(request); return;
         case CAIRN_KIND_CLOSE_CONTEXT: cairn_serve_close_context(request); return;
         case CAIRN_KIND_RETRIEVE:
         case CAIRN_KIND_ATTEND: cairn_serve_retrieve(request); return;

@@ -20,11 +20,13 @@ void cairn_serve_release(struct cairn_request *request);
 void cairn_serve_delete(struct cairn_request *request);
 // serve_put.c, serve_get.c
 void cairn_serve_put(struct cairn_request *request);
+void cairn_serve_seal(struct cairn_request *request);
 void cairn_serve_get(struct cairn_request *request);
 
 // serve_context.c
 void cairn_serve_open_context(struct cairn_request *request);
 void cairn_serve_close_context(struct cairn_request *request);
+void cairn_serve_fork(struct cairn_request *request);
 // serve_append.c
 void cairn_serve_append(struct cairn_request *request);
 // serve_retrieve.c: Retrieve and Attend

@@ -1,4 +1,4 @@
-// OpenContext and CloseContext.
+// OpenContext, Fork and CloseContext.
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static void finish_open(struct open_op *op)
         }
         op->blocks = NULL;
         for (uint32_t i = 0; i < op->count; i++)
-                cairn_store_touch(request->server->store, context->blocks[i]);
+                cairn_store_touch(request->server->store, context->chain->blocks[i]);
         reply.context = context->id;
         reply.tokens = (uint64_t)op->count * op->entry->space.block_tokens;
         cairn_request_reply(request, &reply);
@@ -210,6 +210,78 @@ void cairn_serve_close_context(struct cairn_request *request)
                 return;
         cairn_context_close(request->session, context);
         cairn_request_reply(request, &reply);
+}
+
+// ---- Fork ----
+
+struct fork_op {
+        struct cairn_work work;
+        struct cairn_request *request;
+        struct cairn_context *from; // in use until the end
+        struct cairn_context *to;
+        struct cairn_context_view view;
+};
+
+static void fork_end(void *arg)
+{
+        struct fork_op *op = arg;
+
+        if (op->from)
+                cairn_context_unref(op->from);
+        if (op->to)
+                cairn_context_unref(op->to);
+}
+
+static void run_fork(struct cairn_work *work)
+{
+        struct fork_op *op = (struct fork_op *)((uint8_t *)work - offsetof(struct fork_op, work));
+
+        cairn_context_copy_open(&op->view, op->to);
+}
+
+static void on_forked(struct cairn_work *work)
+{
+        struct fork_op *op = (struct fork_op *)((uint8_t *)work - offsetof(struct fork_op, work));
+        Cairn__ForkReply reply = CAIRN__FORK_REPLY__INIT;
+
+        reply.context = op->to->id;
+        reply.tokens = op->view.tokens;
+        cairn_request_reply(op->request, &reply);
+}
+
+void cairn_serve_fork(struct cairn_request *request)
+{
+        const Cairn__ForkRequest *message = request->message;
+        struct cairn_context *context = cairn_serve_context(request, message->context);
+        struct fork_op *op;
+        int status;
+
+        if (!context)
+                return;
+        op = cairn_request_op(request, sizeof(*op), fork_end);
+        if (!op) {
+                cairn_request_fail(request, CAIRN_ENOMEM, NULL);
+                return;
+        }
+        op->request = request;
+        cairn_context_view(context, &op->view);
+        status = cairn_context_fork(request->session, &op->view, &op->to);
+        if (status != CAIRN_OK) {
+                op->to = NULL;
+                cairn_request_fail(
+                    request, status,
+                    status == CAIRN_EBUSY
+                        ? "a connection may have %d contexts open; close some first"
+                        : "no room for the fork's unfinished block (of %d contexts): "
+                          "raise context_bytes, or close contexts",
+                    CAIRN_CONTEXTS_MAX);
+                return;
+        }
+        cairn_context_ref(op->to);
+        op->from = context;
+        cairn_context_ref(context);
+        op->work = (struct cairn_work){.run = run_fork, .on_done = on_forked};
+        cairn_scorer_submit(request->server->scorer, &op->work);
 }
 
 struct cairn_context *cairn_serve_context(struct cairn_request *request, uint64_t id)

@@ -1,12 +1,13 @@
-// Put: for each key, room in the store, then the bytes copied, summed and encoded by scorers, then
-// the commit. A bounded number of blocks is under way at once, so that any batch flows through any
-// RAM tier.
+// Put and Seal: for each key, room in the store, then the bytes copied, summed and encoded by
+// scorers, then the commit. A bounded number of blocks is under way at once, so that any batch
+// flows through any RAM tier.
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/connection.h"
+#include "daemon/context.h"
 #include "daemon/serve.h"
 #include "daemon/server.h"
 #include "proto/checksum.h"
@@ -38,6 +39,11 @@ struct put_op {
         struct cairn_key first_parent;
         const uint64_t *offsets; // NULL: side by side
         struct cairn_bulk source;
+        struct cairn_context *context; // Seal: in use until the end, and its tail is the source
+        struct cairn_context_view view;
+        enum cairn_ack ack;
+        uint64_t recompute_us;
+        uint64_t ttl_ms;
         size_t count;
         size_t next;
         size_t running;
@@ -50,7 +56,20 @@ static void put_end(void *arg)
         struct put_op *op = arg;
 
         cairn_bulk_finish(&op->source);
+        if (op->context)
+                cairn_context_unref(op->context);
         free(op->statuses);
+}
+
+static void finish_seal(struct put_op *op)
+{
+        Cairn__SealReply reply = CAIRN__SEAL_REPLY__INIT;
+
+        for (size_t i = 0; i < op->count; i++)
+                reply.sealed += op->statuses[i] == CAIRN_OK || op->statuses[i] == CAIRN_EEXIST;
+        reply.statuses = op->statuses;
+        reply.n_statuses = op->count;
+        cairn_request_reply(op->request, &reply);
 }
 
 static void finish(struct put_op *op)
@@ -60,6 +79,10 @@ static void finish(struct put_op *op)
 
         cairn_stats_add_blocks(counters->put_blocks, &counters->put_bytes, op->statuses, op->count,
                                op->entry->block_bytes);
+        if (op->context) {
+                finish_seal(op);
+                return;
+        }
         reply.statuses = op->statuses;
         reply.n_statuses = op->count;
         cairn_request_reply(op->request, &reply);
@@ -88,23 +111,39 @@ static int fill_code(const struct put_op *op, const uint8_t *raw, uint8_t *code)
         return CAIRN_OK;
 }
 
+// Where layer `layer` of the slot's block comes from.
+static const uint8_t *source_of(const struct put_slot *slot, uint32_t layer)
+{
+        const struct put_op *op = slot->op;
+        uint64_t inside = layer * op->entry->shape.raw_layer_bytes;
+
+        if (op->context)
+                return op->view.tail->blocks[slot->index]->raw + inside;
+        if (op->offsets)
+                return op->source.base + op->offsets[slot->index] + inside;
+        return op->source.base + slot->index * op->entry->block_bytes + inside;
+}
+
 static int fill_layer(struct put_slot *slot, uint32_t layer)
 {
         const struct put_op *op = slot->op;
         const struct cairn_block_shape *shape = &op->entry->shape;
-        uint64_t at = op->offsets ? op->offsets[slot->index] : slot->index * op->entry->block_bytes;
         uint8_t *raw = cairn_put_raw(slot->put, layer);
         struct cairn_checksum checksum;
         uint8_t *code;
-        int status;
+        int status = CAIRN_OK;
 
-        cairn_checksum_copy(raw, op->source.base + at + layer * shape->raw_layer_bytes,
-                            shape->raw_layer_bytes, &checksum);
+        cairn_checksum_copy(raw, source_of(slot, layer), shape->raw_layer_bytes, &checksum);
         cairn_put_seal_with(slot->put, CAIRN_PART_RAW, layer, checksum.bytes);
         code = shape->code_layer_bytes > 0 ? cairn_put_code(slot->put, layer) : NULL;
         if (!code)
                 return CAIRN_OK;
-        status = fill_code(op, raw, code);
+        if (op->context) // the append has made it already
+                memcpy(code,
+                       op->view.tail->blocks[slot->index]->code + layer * shape->code_layer_bytes,
+                       shape->code_layer_bytes);
+        else
+                status = fill_code(op, raw, code);
         if (status == CAIRN_OK)
                 cairn_put_seal(slot->put, CAIRN_PART_CODE, layer);
         return status;
@@ -189,9 +228,8 @@ static void on_begun(struct cairn_put_begin *begin, int status, struct cairn_put
 static void start_block(struct put_slot *slot)
 {
         struct put_op *op = slot->op;
-        const Cairn__PutRequest *message = op->request->message;
-        bool durable = message->ack == CAIRN__ACK__ACK_DISK ||
-                       op->request->server->config->ack == CAIRN_ACK_DISK;
+        bool durable =
+            op->ack == CAIRN_ACK_DISK || op->request->server->config->ack == CAIRN_ACK_DISK;
 
         slot->index = op->next++;
         op->running++;
@@ -201,8 +239,8 @@ static void start_block(struct put_slot *slot)
             .tenant = op->request->session->tenant,
             .key = op->keys[slot->index],
             .ack = durable ? CAIRN_ACK_DISK : CAIRN_ACK_MEMORY,
-            .recompute_us = message->recompute_us,
-            .ttl_ms = message->ttl_ms,
+            .recompute_us = op->recompute_us,
+            .ttl_ms = op->ttl_ms,
             .deadline_ms = op->request->deadline_ms,
         };
         if (op->parents)
@@ -234,6 +272,37 @@ static bool take_parents(struct put_op *op, const Cairn__PutRequest *message)
         return false;
 }
 
+// An op with room for count statuses. NULL: answered.
+static struct put_op *new_op(struct cairn_request *request, const struct cairn_space_entry *entry,
+                             const struct cairn_key *keys, size_t count)
+{
+        struct put_op *op = cairn_request_op(request, sizeof(*op), put_end);
+
+        if (op)
+                op->statuses = calloc(count ? count : 1, sizeof(op->statuses[0]));
+        if (!op || !op->statuses) {
+                cairn_request_fail(request, CAIRN_ENOMEM, NULL);
+                return NULL;
+        }
+        op->request = request;
+        op->entry = entry;
+        op->keys = keys;
+        op->count = count;
+        return op;
+}
+
+static void start(struct put_op *op)
+{
+        size_t count = op->count; // the last block may end the op
+
+        for (size_t i = 0; i < BLOCKS_AT_ONCE_MAX && i < count; i++) {
+                op->slots[i].op = op;
+                start_block(&op->slots[i]);
+        }
+        if (count == 0)
+                finish(op);
+}
+
 void cairn_serve_put(struct cairn_request *request)
 {
         const Cairn__PutRequest *message = request->message;
@@ -244,27 +313,72 @@ void cairn_serve_put(struct cairn_request *request)
 
         if (!cairn_serve_keys(request, message->space, &message->keys, &entry, &keys, &count))
                 return;
-        op = cairn_request_op(request, sizeof(*op), put_end);
-        if (op)
-                op->statuses = calloc(count ? count : 1, sizeof(op->statuses[0]));
-        if (!op || !op->statuses) {
-                cairn_request_fail(request, CAIRN_ENOMEM, NULL);
-                return;
-        }
-        op->request = request;
-        op->entry = entry;
-        op->keys = keys;
-        op->count = count;
-        if (!take_parents(op, message) ||
+        op = new_op(request, entry, keys, count);
+        if (!op || !take_parents(op, message) ||
             !cairn_serve_bulk(request, message->source, message->offsets, message->n_offsets, count,
                               entry->block_bytes, request->payload, request->payload_bytes,
                               &op->source))
                 return;
         op->offsets = message->n_offsets ? message->offsets : NULL;
-        for (size_t i = 0; i < BLOCKS_AT_ONCE_MAX && op->next < count; i++) {
-                op->slots[i].op = op;
-                start_block(&op->slots[i]);
+        op->ack = message->ack == CAIRN__ACK__ACK_DISK ? CAIRN_ACK_DISK : CAIRN_ACK_MEMORY;
+        op->recompute_us = message->recompute_us;
+        op->ttl_ms = message->ttl_ms;
+        start(op);
+}
+
+// ---- Seal ----
+
+// The parent of the tail's first block: as said, else the chain's last. False: answered.
+static bool take_tail_parent(struct put_op *op, const Cairn__SealRequest *message)
+{
+        const struct cairn_chain *chain = op->context->chain;
+
+        if (message->parent.len != 0 && message->parent.len != sizeof(op->first_parent)) {
+                cairn_request_fail(op->request, CAIRN_EINVAL,
+                                   "parent: %zu bytes; give 32, or none for the chain's last block",
+                                   message->parent.len);
+                return false;
         }
-        if (count == 0)
-                finish(op);
+        if (message->parent.len != 0)
+                memcpy(&op->first_parent, message->parent.data, sizeof(op->first_parent));
+        else if (chain->count > 0)
+                op->first_parent = *cairn_block_key(chain->blocks[chain->count - 1]);
+        return true;
+}
+
+// Full tail blocks become stored blocks: a Put whose bytes and codes are here already. The context
+// goes on as before.
+void cairn_serve_seal(struct cairn_request *request)
+{
+        const Cairn__SealRequest *message = request->message;
+        struct cairn_context *context = cairn_serve_context(request, message->context);
+        const struct cairn_key *keys;
+        struct put_op *op;
+        size_t count;
+        uint64_t full;
+
+        if (!context)
+                return;
+        if (cairn_codec_keys(&message->keys, &keys, &count) != CAIRN_OK) {
+                cairn_request_fail(request, CAIRN_EINVAL,
+                                   "keys: %zu bytes; give 32 a key and at most %d keys",
+                                   message->keys.len, CAIRN_KEYS_MAX);
+                return;
+        }
+        full = context->tail_tokens / context->entry->space.block_tokens;
+        if (count > full) {
+                cairn_request_fail(request, CAIRN_EINVAL,
+                                   "keys: %zu, and the tail has %llu full blocks; append first, or "
+                                   "name fewer",
+                                   count, (unsigned long long)full);
+                return;
+        }
+        op = new_op(request, context->entry, keys, count);
+        if (!op)
+                return;
+        op->context = context;
+        cairn_context_ref(context);
+        cairn_context_view(context, &op->view);
+        if (take_tail_parent(op, message))
+                start(op);
 }

@@ -434,6 +434,72 @@ class Contexts(RetrieveCase):
                 for answer in answers[1:]:
                     self.assertEqual(answer, answers[0])
 
+    def fork(self, c, context):
+        reply = c.call(FORK, message({1: context}))
+        self.assertEqual(reply.status, OK, reply.text)
+        return reply.get(1), reply.get(2)
+
+    def test_case_47_forks_see_their_own_tokens_alone(self):
+        print("CAIRN_TEST_SEED", SEED)
+        rng = random.Random(SEED)
+        for space in (Space(dtype=F32, block_tokens=64, run_tokens=32), exact_space(block_tokens=64)):
+            left, right = Rows(space, 260, rng), Rows(space, 260, rng)
+            for layer in range(2):
+                for head in range(2):  # one prefix of 150 tokens
+                    right.k[layer][head][:150] = left.k[layer][head][:150]
+                    right.v[layer][head][:150] = left.v[layer][head][:150]
+            flat = pack([rng.gauss(0, 1) for _ in range(64)])
+            with self.daemon.connect() as c:
+                number, keys = self.store(c, space, left, "fork")
+                ask = lambda context: self.retrieve(c, space, [context], [1], flat, 4, {1: 13}, rows=True, rest=True).data
+                for more in (0, 1, 15, 16, 17, 42, 43, 105, 106, 107):
+                    parent = self.open(c, number, keys[:1])
+                    self.append(c, parent, left, 64, 86)
+                    child, tokens = self.fork(c, parent)
+                    self.assertEqual(tokens, 150)
+                    self.assertEqual(ask(child), ask(parent))
+                    if more:
+                        self.append(c, parent, left, 150, more)
+                        self.append(c, child, right, 150, more)
+                    wanted = []
+                    for rows in (left, right):
+                        alone = self.open(c, number, keys[:1])
+                        self.append(c, alone, rows, 64, 86 + more)
+                        wanted.append(ask(alone))
+                        c.call(CLOSE_CONTEXT, message({1: alone}))
+                    self.assertEqual([ask(parent), ask(child)], wanted, more)
+                    self.assertEqual(c.call(CLOSE_CONTEXT, message({1: parent})).status, OK)
+                    self.assertEqual(ask(child), wanted[1], "a fork outlives its parent")
+                    c.call(CLOSE_CONTEXT, message({1: child}))
+                self.assertEqual(c.call(FORK, message({1: parent})).status, ESTALE)
+
+    def test_case_47_a_sealed_tail_answers_like_the_tail(self):
+        rng = random.Random(18)
+        for space in (Space(dtype=F32, block_tokens=64, run_tokens=32), exact_space(block_tokens=64)):
+            rows = Rows(space, 200, rng)
+            flat = pack([rng.gauss(0, 1) for _ in range(64)])
+            name = ("seal", space.fingerprint())
+            with self.daemon.connect() as c:
+                number, keys = self.store(c, space, rows, "sealed")
+                seal = lambda context, named, parent=b"": c.call(
+                    SEAL, message({1: context, 2: b"".join(named), 3: parent}))
+                context = self.open(c, number, keys[:1])
+                self.append(c, context, rows, 64, 136)
+                new = [key(*name, i) for i in range(3)]
+                self.assertEqual(seal(context, new).status, EINVAL, "two blocks are full")
+                self.assertEqual(seal(context, new[:2], b"x").status, EINVAL)
+                reply = seal(context, new[:2])
+                self.assertEqual((reply.status, reply.get(1), [zigzag(v) for v in reply.list(2)]), (OK, 2, [OK, OK]))
+                again = seal(context, new[:2])
+                self.assertEqual((again.get(1), [zigzag(v) for v in again.list(2)]), (2, [EEXIST, EEXIST]))
+                self.assertEqual(c.get(number, new[:2]).payload, rows.packed(64, 64) + rows.packed(128, 64))
+                chain = self.open(c, number, [keys[0], *new[:2]])
+                self.append(c, chain, rows, 192, 8)
+                answers = [self.retrieve(c, space, [x], [0], flat, 4, {1: 13}, rows=True, rest=True).data
+                           for x in (context, chain)]
+                self.assertEqual(answers[0], answers[1])
+                self.assertEqual(seal(context, []).status, OK)
+
     def test_appends_keep_their_order_and_overtake_nobody(self):
         rng = random.Random(11)
         space = exact_space(block_tokens=16)
