@@ -4,8 +4,9 @@
 #include "policy/landmark/selection.h"
 
 enum {
-        PREFETCH_AHEAD = 12
+        PREFETCH_AHEAD = 12,
 };
+#define LEFT_LEAST (1.0 / 64)
 
 static void locate(struct cairn_landmark_selection *s)
 {
@@ -50,18 +51,23 @@ static void rerank(struct cairn_landmark_selection *s)
                         float gap = s->candidate_scores[(size_t)q * s->stride + i] - *score;
                         if (fabsf(gap) <= FLT_MAX)
                                 s->noise[q] = s->noise[q] + gap * gap;
+                        s->candidate_landmarks[(size_t)q * s->stride + i] = *score;
                         *score = -INFINITY;
                 }
         }
         for (uint32_t q = 0; q < s->n_queries; q++)
-                for (uint32_t i = s->n_candidates; i < s->stride; i++)
+                for (uint32_t i = s->n_candidates; i < s->stride; i++) {
                         s->candidate_scores[(size_t)q * s->stride + i] = -INFINITY;
+                        s->candidate_landmarks[(size_t)q * s->stride + i] = -INFINITY;
+                }
 }
 
-// Sums up again the runs that lost candidates.
-static void weigh_others(struct cairn_landmark_selection *s)
+// Sums up a query head's runs again, without the candidates.
+static float sum_others(struct cairn_landmark_selection *s, uint32_t q)
 {
         uint32_t done = UINT32_MAX;
+        float *run_max = s->run_max + (size_t)q * s->n_runs_padded;
+        float *run_sum = s->run_sum + (size_t)q * s->n_runs_padded;
         for (uint32_t i = 0; i < s->n_candidates; i++) {
                 uint32_t p = s->candidate_pieces[i];
                 const struct cairn_landmark_piece *piece = &s->request->pieces[p];
@@ -72,20 +78,31 @@ static void weigh_others(struct cairn_landmark_selection *s)
                 done = s->run_base[p] + run;
                 uint32_t first = run * run_tokens;
                 uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
+                const float *scores = s->scores + (size_t)q * s->n_slots + s->slot_base[p] + first;
                 n = cairn_round_up(n, CAIRN_GROUP_TOKENS);
-                for (uint32_t q = 0; q < s->n_queries; q++) {
-                        const float *scores =
-                            s->scores + (size_t)q * s->n_slots + s->slot_base[p] + first;
-                        size_t at = (size_t)q * s->n_runs_padded + done;
-                        float max = s->kernels->largest(scores, n);
-                        s->run_max[at] = max;
-                        s->run_sum[at] = s->kernels->exp_sum(scores, n, max > -INFINITY ? max : 0);
-                }
+                float max = s->kernels->largest(scores, n);
+                run_max[done] = max;
+                run_sum[done] = s->kernels->exp_sum(scores, n, max > -INFINITY ? max : 0);
         }
+        return cairn_lse_of_runs(s->kernels, run_max, run_sum, s->n_runs_padded, s->run_work);
+}
+
+// Log-sum-exp of what is no candidate: the scan's less the candidates' landmark scores, unless so
+// little would be left that rounding could show; then by summing again.
+static void weigh_others(struct cairn_landmark_selection *s)
+{
         for (uint32_t q = 0; q < s->n_queries; q++) {
-                size_t at = (size_t)q * s->n_runs_padded;
-                s->lse_others[q] = cairn_lse_of_runs(s->kernels, s->run_max + at, s->run_sum + at,
-                                                     s->n_runs_padded, s->run_work);
+                float taken =
+                    cairn_lse_of_scores(s->kernels, s->candidate_landmarks + (size_t)q * s->stride,
+                                        s->stride);
+                double left = 1;
+                if (taken > -INFINITY)
+                        left = taken < s->lse_scan[q]
+                                   ? 1 - (double)cairn_exp_negative(taken - s->lse_scan[q])
+                                   : 0;
+                s->lse_others[q] = left > LEFT_LEAST
+                                       ? (float)((double)s->lse_scan[q] + cairn_log(left))
+                                       : sum_others(s, q);
         }
 }
 
@@ -171,15 +188,22 @@ static void choose(struct cairn_landmark_selection *s, const float *lse_all)
 static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, float lse_chosen,
                         float lse_all)
 {
-        float max =
-            s->kernels->largest(s->run_max + (size_t)q * s->n_runs_padded, s->n_runs_padded);
-        if (lse_all == -INFINITY || max == -INFINITY || s->n_candidates == 0)
+        int32_t cutoff = INT32_MAX; // the least rank of a candidate: no other token has a larger
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                int32_t key = s->keys[s->candidates[i]];
+                cutoff = key < cutoff ? key : cutoff;
+        }
+        if (lse_all == -INFINITY || s->lse_others[q] == -INFINITY || s->n_candidates == 0)
                 return 0;
         double v = (double)s->noise[q] / s->n_candidates;
         v = v < 8 ? v : 8;
+        float rank = cairn_order_value(cutoff);
+        if (s->request->rule == CAIRN_LANDMARK_GROUP_SUM)
+                rank = (float)cairn_log(rank);
+        float gap = rank + s->lse_rank[q] - s->lse_others[q];
         double mass = lse_chosen < lse_all ? cairn_exp_negative(lse_chosen - lse_all) : 1;
         double others = cairn_exp_negative(s->lse_others[q] - lse_all);
-        double largest = max < s->lse_others[q] ? cairn_exp_negative(max - s->lse_others[q]) : 1;
+        double largest = gap < 0 ? cairn_exp_negative(gap) : 1;
         double noise = (exp(v) - 1) * largest, bias = exp(v / 2) - 1;
         return (float)(mass * others * sqrt(noise + bias * bias));
 }

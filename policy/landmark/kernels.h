@@ -93,8 +93,8 @@ struct cairn_kernels {
         // Orthonormal Walsh-Hadamard transform in place; n a power of two >= 8.
         void (*hadamard)(float *x, uint32_t n);
         // codes[s] = nearest grid point to (y[s], y[s + subs], ...) / unit; ret_points gets the
-        // points times 1, planar like y. subs a multiple of 2. Distances are compared as half norm
-        // - dot; ties: the lower code.
+        // points times 1, planar like y. subs a multiple of 2. Nearness is the dot less half
+        // the norm; ties: the lower code.
         void (*nearest)(const float *y, uint32_t subs, float inverse, uint32_t bits,
                         uint8_t *ret_codes, float *ret_points);
         // Value weights of 32 tokens as bytes in units of *ret_unit: weights[t] * scales[t], so

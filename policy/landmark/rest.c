@@ -76,18 +76,11 @@ static uint32_t candidate_at(const struct cairn_landmark_selection *s, uint32_t 
 // chosen.
 static float rest_total(const struct cairn_landmark_selection *s, uint32_t q)
 {
-        float max = s->lse_others[q];
-        double sum = 0;
         const float *scores = s->candidate_scores + (size_t)q * s->stride;
-        for (uint32_t i = 0; i < s->n_candidates; i++)
-                max = !s->chosen[i] && scores[i] > max ? scores[i] : max;
-        if (max == -INFINITY)
-                return -INFINITY;
-        for (uint32_t i = 0; i < s->n_candidates; i++)
-                if (!s->chosen[i])
-                        sum += cairn_exp_negative(scores[i] - max);
-        sum += cairn_exp_negative(s->lse_others[q] - max);
-        return (float)((double)max + cairn_log(sum));
+        for (uint32_t i = 0; i < s->stride; i++)
+                s->candidate_work[i] = i < s->n_candidates && !s->chosen[i] ? scores[i] : -INFINITY;
+        return cairn_lse_add(cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride),
+                             s->lse_others[q]);
 }
 
 // Weights of a run's tokens; returns whether they are worth summing.
@@ -96,6 +89,9 @@ static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t reco
         const struct cairn_landmark_selection *s = r->s;
         uint32_t from = candidate_at(s, base);
         bool worth = false;
+        float ones[CAIRN_RUN_TOKENS_MAX];
+        for (uint32_t i = 0; i < n; i++)
+                ones[i] = 1;
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 float *weights = r->weights + (size_t)q * CAIRN_RUN_TOKENS_MAX;
                 float total = r->total[q];
@@ -106,20 +102,41 @@ static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t reco
                 }
                 s->kernels->exp_weights(s->scores + (size_t)q * s->n_slots + base, n, total,
                                         weights);
-                float sum = s->run_sum[at] * cairn_exp_negative(s->run_max[at] - total);
+                float most = s->run_sum[at] * cairn_exp_negative(s->run_max[at] - total);
                 for (uint32_t i = from; i < s->n_candidates && s->candidates[i] < base + n; i++) {
                         if (s->chosen[i])
                                 continue;
                         float score = s->candidate_scores[(size_t)q * s->stride + i];
                         weights[s->candidates[i] - base] = cairn_exp_negative(score - total);
-                        sum = sum + weights[s->candidates[i] - base];
+                        most = most + weights[s->candidates[i] - base];
                 }
+                float sum = s->kernels->dot(weights, ones, n);
                 r->run_max[(size_t)q * r->runs_padded + record] = sum > 0 ? total : -INFINITY;
                 r->run_sum[(size_t)q * r->runs_padded + record] = sum;
                 float whole = cairn_exp_negative(total - s->lse[q]);
-                worth = worth || sum * whole >= skip;
+                worth = worth || most * whole >= skip;
         }
         return worth;
+}
+
+// Prefetches the value codes of a group of this piece, or, behind its end, of the next piece.
+static void prefetch_codes(const struct rest *r, const struct cairn_landmark_piece *piece,
+                           uint32_t group, uint32_t group_bytes)
+{
+        const struct cairn_landmark_request *request = r->s->request;
+        uint32_t groups = cairn_round_up(piece->n_tokens, CAIRN_GROUP_TOKENS) / CAIRN_GROUP_TOKENS;
+        if (group >= groups) {
+                group -= groups;
+                if (++piece == request->pieces + request->n_pieces)
+                        return;
+        }
+        if (!piece->code_run)
+                return;
+        const uint8_t *code_run = piece->code_run;
+        const uint8_t *codes = code_run + r->s->layout->value_codes + (size_t)group * group_bytes;
+        __builtin_prefetch(code_run + r->s->layout->value_scales + (size_t)group * 64);
+        for (uint32_t at = 0; at < group_bytes; at += 64)
+                __builtin_prefetch(codes + at);
 }
 
 static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, uint32_t first,
@@ -147,6 +164,8 @@ static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, 
                                 units[i] = units[i] * step;
                                 any = any + units[i];
                         }
+                        if (q0 == 0)
+                                prefetch_codes(r, piece, group + 2, group_bytes);
                         if (any > 0)
                                 s->kernels->value_sums(codes, blocks, bits, r->bytes, units, batch,
                                                        r->coded + (size_t)q0 * l->value_dim,

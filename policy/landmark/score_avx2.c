@@ -15,6 +15,11 @@ BODY vf body_max(vf a, vf b)
         return (vf)_mm256_max_ps((__m256)a, (__m256)b);
 }
 
+BODY vi body_blend(vi mask, vi a, vi b)
+{
+        return (vi)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)mask);
+}
+
 BODY vf body_from_uint16(const uint16_t *at)
 {
         __m128i x = _mm_loadu_si128((const __m128i *)(const void *)at);

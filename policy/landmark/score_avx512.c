@@ -42,6 +42,11 @@ BODY vf body_max(vf a, vf b)
         return from_ps(_mm512_max_ps(to_ps(a), to_ps(b)));
 }
 
+BODY vi body_blend(vi mask, vi a, vi b)
+{
+        return (a & mask) | (b & ~mask);
+}
+
 BODY vf body_from_uint16(const uint16_t *at)
 {
         __m128i a = _mm_loadu_si128((const __m128i *)(const void *)at);

@@ -17,6 +17,7 @@ typedef int8_t vb __attribute__((vector_size(LANES)));
 
 // What the including file defines for its ISA.
 BODY vf body_max(vf a, vf b);                 // a > b ? a : b
+BODY vi body_blend(vi mask, vi a, vi b);      // mask ? a : b, for masks of all bits or none
 BODY vf body_halves(const uint16_t *at);      // LANES fp16 to floats
 BODY vf body_from_uint16(const uint16_t *at); // LANES integers to floats
 BODY vf body_from_int16(const int16_t *at);
@@ -45,17 +46,6 @@ BODY void body_store(float *at, vf x)
 BODY vf body_all(float x)
 {
         return x - (vf){0};
-}
-
-BODY vf body_select(vi mask, vf a, vf b)
-{
-        return (vf)(((vi)a & mask) | ((vi)b & ~mask));
-}
-
-// a < b ? a : b
-BODY vf body_min(vf a, vf b)
-{
-        return body_select(a < b, a, b);
 }
 
 BODY vi body_round(vf x)
@@ -301,20 +291,19 @@ BODY vi body_nearest_block(const float *y, uint32_t subs, float inverse, uint32_
                            float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX],
                            const float halves[CAIRN_GRID_POINTS])
 {
-        vf scaled[CAIRN_GRID_DIMS_MAX], best = body_all(INFINITY);
+        vf scaled[CAIRN_GRID_DIMS_MAX], best = body_all(-INFINITY);
         vi code = {0};
         CAIRN_UNROLL
         for (uint32_t i = 0; i < dims; i++)
                 scaled[i] = body_load(y + i * subs) * inverse;
         CAIRN_UNROLL
         for (int32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
-                vf distance = body_all(halves[c]);
+                vf nearness = body_all(-halves[c]);
                 CAIRN_UNROLL
                 for (uint32_t i = 0; i < dims; i++)
-                        distance = distance - scaled[i] * points[c][i];
-                vi nearer = distance < best;
-                code = (nearer & c) | (code & ~nearer);
-                best = body_min(distance, best);
+                        nearness = nearness + scaled[i] * points[c][i];
+                code = body_blend(nearness > best, code * 0 + c, code);
+                best = body_max(nearness, best);
         }
         return code;
 }

@@ -21,6 +21,11 @@ BODY vf body_halves(const uint16_t *at)
         return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(at)));
 }
 
+BODY vi body_blend(vi mask, vi a, vi b)
+{
+        return (a & mask) | (b & ~mask);
+}
+
 BODY vf body_from_uint16(const uint16_t *at)
 {
         return (vf)vcvtq_f32_u32(vmovl_u16(vld1_u16(at)));

@@ -217,14 +217,14 @@ static void nearest(const float *y, uint32_t subs, float inverse, uint32_t bits,
         float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX], halves[CAIRN_GRID_POINTS];
         cairn_grid_expand(grid, points, halves);
         for (uint32_t s = 0; s < subs; s++) {
-                float best = INFINITY;
+                float best = -INFINITY;
                 uint32_t code = 0;
                 for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
-                        float distance = halves[c];
+                        float nearness = -halves[c];
                         for (uint32_t i = 0; i < grid->dims; i++)
-                                distance = distance - y[s + i * subs] * inverse * points[c][i];
-                        code = distance < best ? c : code;
-                        best = distance < best ? distance : best;
+                                nearness = nearness + y[s + i * subs] * inverse * points[c][i];
+                        code = nearness > best ? c : code;
+                        best = nearness > best ? nearness : best;
                 }
                 ret_codes[s] = (uint8_t)code;
                 for (uint32_t i = 0; i < grid->dims; i++)

@@ -107,6 +107,9 @@ static size_t carve(struct cairn_landmark_selection *s, void *base)
         s->run_work = cairn_scratch_take(&scratch, s->n_runs_padded * sizeof(float));
         s->lse = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->lse_others = cairn_scratch_take(&scratch, queries * sizeof(float));
+        s->lse_scan = cairn_scratch_take(&scratch, queries * sizeof(float));
+        s->lse_rank = cairn_scratch_take(&scratch, queries * sizeof(float));
+        s->candidate_landmarks = cairn_scratch_take(&scratch, queries * s->stride * sizeof(float));
         s->noise = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->slots = cairn_scratch_take(&scratch, ((size_t)s->n_slots + 16) * sizeof(uint32_t));
         s->slot_keys = cairn_scratch_take(&scratch, ((size_t)s->n_slots + 16) * sizeof(int32_t));
@@ -182,7 +185,9 @@ void cairn_landmark_select_weigh(struct cairn_landmark_selection *s)
                         ? s->request->lse_held[q]
                         : cairn_lse_of_runs(s->kernels, s->held_max + at, s->held_sum + at,
                                             s->n_runs_padded, s->run_work);
+                s->lse_scan[q] = lse;
                 cairn_selection_set_lse(s, q, lse);
+                s->lse_rank[q] = s->lse[q];
         }
 }
 

@@ -46,6 +46,8 @@ struct cairn_landmark_selection {
         float *held_sum;         // same as run_sum, of the excluded tokens
         float *lse_held;         // [n_queries], of what the worker holds
         float *lse;              // [n_queries], 0 where it is -inf: ranks are relative to it
+        float *lse_scan;         // [n_queries], by landmarks alone
+        float *lse_rank;         // [n_queries], what the scan's ranks are relative to
         float *lse_others;       // [n_queries], of what is no candidate
         uint32_t *slots;         // [n_slots + 16]
         int32_t *slot_keys;      // [n_slots + 16]
@@ -55,6 +57,7 @@ struct cairn_landmark_selection {
         uint32_t *candidate_pieces; // of which piece
         float *candidate_scores;    // [n_queries][stride], re-ranked
         int32_t *candidate_keys;    // [stride]
+        float *candidate_landmarks; // [n_queries][stride], by the scan
         float *noise;               // [n_queries]: sum of squares of re-rank less landmark score
         float *candidate_work;      // [stride]
         uint8_t *chosen;            // [stride]
