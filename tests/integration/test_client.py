@@ -1,4 +1,5 @@
 """The Python package, libcairn and cairnctl against a real cairnd."""
+
 import gc
 import json
 import os
@@ -22,7 +23,9 @@ print(f"CAIRN_TEST_SEED={SEED}")
 
 
 def config(name="toy", **changes):
-    fields = dict(model=name, layers=2, kv_heads=2, k_dim=64, v_dim=64, dtype="f32", block_tokens=128)
+    fields = dict(
+        model=name, layers=2, kv_heads=2, k_dim=64, v_dim=64, dtype="f32", block_tokens=128
+    )
     fields.update(changes)
     return cairn.SpaceConfig(**fields)
 
@@ -41,8 +44,12 @@ class Sequence:
 
     def packed(self):
         n = self.space.config.block_tokens
-        return [self.space.pack_block(self.k[:, :, i * n:(i + 1) * n], self.v[:, :, i * n:(i + 1) * n])
-                for i in range(self.blocks)]
+        return [
+            self.space.pack_block(
+                self.k[:, :, i * n : (i + 1) * n], self.v[:, :, i * n : (i + 1) * n]
+            )
+            for i in range(self.blocks)
+        ]
 
     def put(self, **options):
         return self.space.put(self.keys, self.packed(), **options)
@@ -124,8 +131,12 @@ class Blocks(ClientCase):
         for i, block in enumerate(sequence.packed()):
             shared[i] = block
         space.put(sequence.keys[:3], shared[:3])  # from an arena, side by side
-        space.put(sequence.keys[3:5], [shared[4], shared[3]][::-1], parent=sequence.keys[2])  # scattered in it
-        space.put(sequence.keys[5:], [bytes(sequence.packed()[5])], parent=sequence.keys[4])  # plain bytes
+        space.put(
+            sequence.keys[3:5], [shared[4], shared[3]][::-1], parent=sequence.keys[2]
+        )  # scattered in it
+        space.put(
+            sequence.keys[5:], [bytes(sequence.packed()[5])], parent=sequence.keys[4]
+        )  # plain bytes
         wanted = np.stack(sequence.packed())
         plain = np.empty_like(wanted)
         self.assertIs(space.get(sequence.keys, out=plain), plain)
@@ -158,7 +169,9 @@ class Blocks(ClientCase):
         self.assertEqual(space.delete(sequence.keys[1:]), [cairn.Status.ENOENT])
 
     def test_opaque_spaces_store_bytes(self):
-        space = self.client.open_space(cairn.SpaceConfig.opaque("engine", 100_000, 16, layout="paged"))
+        space = self.client.open_space(
+            cairn.SpaceConfig.opaque("engine", 100_000, 16, layout="paged")
+        )
         keys = space.chain_keys(range(48))
         blocks = self.rng.integers(0, 256, (3, 100_000), dtype=np.uint8)
         space.put(keys, blocks)
@@ -170,9 +183,25 @@ class Blocks(ClientCase):
         base = config("shape", landmark_bits=2)
         sequence = Sequence(self.client.open_space(base), 1, self.rng)
         sequence.put()
-        changes = dict(model="shape!", revision="r2", dtype="f16", layers=3, kv_heads=4, k_dim=32, v_dim=32,
-                       block_tokens=256, cache_group=1, tp_size=2, rope="not-applied", landmark_bits=4, outliers=4,
-                       run_tokens=64, value_bits=4, k_codec="raw", v_codec="raw")
+        changes = dict(
+            model="shape!",
+            revision="r2",
+            dtype="f16",
+            layers=3,
+            kv_heads=4,
+            k_dim=32,
+            v_dim=32,
+            block_tokens=256,
+            cache_group=1,
+            tp_size=2,
+            rope="not-applied",
+            landmark_bits=4,
+            outliers=4,
+            run_tokens=64,
+            value_bits=4,
+            k_codec="raw",
+            v_codec="raw",
+        )
         for field, value in changes.items():
             other = self.client.open_space(cairn.SpaceConfig(**{**base.__dict__, field: value}))
             self.assertNotEqual(other.fingerprint, base.fingerprint(), field)
@@ -187,9 +216,12 @@ class Blocks(ClientCase):
                     space = client.open_space(config("shared"))
                     sequence = Sequence(space, 8, np.random.default_rng(SEED))
                     stored.append(sequence.put(ack="disk").count(cairn.Status.OK))
-                    np.testing.assert_array_equal(space.get(sequence.keys), np.stack(sequence.packed()))
+                    np.testing.assert_array_equal(
+                        space.get(sequence.keys), np.stack(sequence.packed())
+                    )
             except Exception as error:  # noqa: BLE001
                 errors.append(error)
+
         threads = [threading.Thread(target=work) for _ in range(6)]
         for thread in threads:
             thread.start()
@@ -222,7 +254,10 @@ class Blocks(ClientCase):
         self.assertEqual(sequence.put(), [cairn.Status.OK] * 3)
         np.testing.assert_array_equal(space.get(sequence.keys), np.stack(sequence.packed()))
         with space.open_context(sequence.keys) as context:
-            self.assertEqual(context.retrieve(0, sequence.k[0, :, 200], count=4, rows=True).counts.tolist(), [4, 4])
+            self.assertEqual(
+                context.retrieve(0, sequence.k[0, :, 200], count=4, rows=True).counts.tolist(),
+                [4, 4],
+            )
             context.append(sequence.k[:, :, :100], sequence.v[:, :, :100])
         del arenas
         gc.collect()
@@ -260,7 +295,10 @@ class Contexts(ClientCase):
         return 3 * self.rng.standard_normal((*lead, self.GROUP * c.kv_heads, c.k_dim), np.float32)
 
     def best(self, sequence, layer, q, count, allowed):
-        """The rule by brute force: the tokens allowed with the largest probability in the group, over all tokens."""
+        """The rule by brute force:
+
+        the tokens allowed with the largest probability in the group, over all tokens.
+        """
         scores = sequence.scores(layer, q)
         top = scores.max(1, keepdims=True)
         lse = top + np.log(np.exp(scores - top).sum(1, keepdims=True))
@@ -275,7 +313,9 @@ class Contexts(ClientCase):
         hits, masses = {0: 0, 6: 0}, []
         for rerank in (0, 6) * 4:  # the default, and far more candidates than 2 bits need
             q = self.queries(sequence) / 2
-            found = context.retrieve(1, q, count=40, rows=True, exclude=[(0, 4), (n - 64, n)], rerank=rerank)
+            found = context.retrieve(
+                1, q, count=40, rows=True, exclude=[(0, 4), (n - 64, n)], rerank=rerank
+            )
             wanted, p = self.best(sequence, 1, q, 40, allowed)
             self.assertEqual(found.counts.tolist(), [40, 40])
             for head in range(2):
@@ -283,7 +323,8 @@ class Contexts(ClientCase):
                 self.assertTrue((np.diff(got.astype(np.int64)) > 0).all(), "ascending and distinct")
                 self.assertTrue(((got >= 4) & (got < n - 64)).all())
                 hits[rerank] += len(np.intersect1d(got, wanted[head])) / 40 / 8
-                # Rows and scores are those of the positions named, within what 8 bits a row can tell.
+                # Rows and scores are those of the positions named, within what 8 bits a row can
+                # tell.
                 np.testing.assert_allclose(found.k_rows[head], sequence.k[1, head, got], atol=0.05)
                 np.testing.assert_allclose(found.v_rows[head], sequence.v[1, head, got], atol=0.05)
                 np.testing.assert_allclose(found.scores[head], p[head][got], atol=0.3)
@@ -301,8 +342,12 @@ class Contexts(ClientCase):
         sequence, context = self.open(k_codec="raw", v_codec="raw")
         found = context.retrieve(0, self.queries(sequence), count=16, rows=True)
         for head in range(2):
-            np.testing.assert_array_equal(found.k_rows[head], sequence.k[0, head, found.positions[head]])
-            np.testing.assert_array_equal(found.v_rows[head], sequence.v[0, head, found.positions[head]])
+            np.testing.assert_array_equal(
+                found.k_rows[head], sequence.k[0, head, found.positions[head]]
+            )
+            np.testing.assert_array_equal(
+                found.v_rows[head], sequence.v[0, head, found.positions[head]]
+            )
 
     def test_the_rest_brings_the_answer_closer_to_full_attention(self):
         sequence, context = self.open()
@@ -342,7 +387,9 @@ class Contexts(ClientCase):
             for step in range(3):
                 alone = context.retrieve(layer, q[layer, step], count=12, rows=True, rest=True)
                 for part in ("positions", "scores", "lse_all", "k_rows", "rest_out"):
-                    np.testing.assert_array_equal(getattr(alone, part), getattr(both, part)[layer, step], part)
+                    np.testing.assert_array_equal(
+                        getattr(alone, part), getattr(both, part)[layer, step], part
+                    )
 
     def test_fetch_rows(self):
         sequence, context = self.open(k_codec="raw", v_codec="raw")
@@ -361,7 +408,7 @@ class Contexts(ClientCase):
             one.append(sequence.k, sequence.v)
             at = 0
             for size in (1, 15, 16, 17, 127, 83):
-                many.append(sequence.k[:, :, at:at + size], sequence.v[:, :, at:at + size])
+                many.append(sequence.k[:, :, at : at + size], sequence.v[:, :, at : at + size])
                 at += size
             self.assertEqual(many.tokens, at)
             self.assertEqual(one.tokens, at)
@@ -381,21 +428,37 @@ class Contexts(ClientCase):
                 found = context.retrieve(0, q, count=count, rows=True)
                 self.assertEqual(found.counts.tolist(), [min(count, 100)] * 2)
                 for head in range(2):
-                    got = found.positions[head, :min(count, 100)]
+                    got = found.positions[head, : min(count, 100)]
                     self.assertEqual(len(np.unique(got)), min(count, 100))
                     self.assertTrue((got < 100).all())
             self.assertEqual(context.retrieve(0, q, share=0.125).counts.tolist(), [13, 13])
-            everything = context.retrieve(0, q, count=5, exclude=[(0, 60), (50, 100), (100, 100)], rest=True)
+            everything = context.retrieve(
+                0, q, count=5, exclude=[(0, 60), (50, 100), (100, 100)], rest=True
+            )
             self.assertEqual(everything.counts.tolist(), [0, 0])
             self.assertTrue(np.isneginf(everything.rest_lse).all())
             self.assertFalse(np.isnan(everything.rest_out).any())
 
     def test_cases_33_and_34_dims_and_groups(self):
-        for k_dim, v_dim, kv_heads, group in ((1, 1, 1, 1), (40, 40, 2, 5), (80, 64, 1, 8), (132, 0, 1, 12),
-                                              (192, 128, 2, 2), (576, 512, 1, 16)):
+        for k_dim, v_dim, kv_heads, group in (
+            (1, 1, 1, 1),
+            (40, 40, 2, 5),
+            (80, 64, 1, 8),
+            (132, 0, 1, 12),
+            (192, 128, 2, 2),
+            (576, 512, 1, 16),
+        ):
             outliers = min(8, k_dim - 1)
-            space = self.client.open_space(config(f"dims {k_dim}", layers=1, kv_heads=kv_heads, k_dim=k_dim,
-                                                  v_dim=v_dim, outliers=outliers))
+            space = self.client.open_space(
+                config(
+                    f"dims {k_dim}",
+                    layers=1,
+                    kv_heads=kv_heads,
+                    k_dim=k_dim,
+                    v_dim=v_dim,
+                    outliers=outliers,
+                )
+            )
             sequence = Sequence(space, 2, self.rng, tail=9)
             sequence.put()
             with space.open_context(sequence.keys) as context:
@@ -405,15 +468,18 @@ class Contexts(ClientCase):
                 self.assertEqual(found.k_rows.shape, (kv_heads, 7, k_dim))
                 for head in range(kv_heads):
                     scale = np.abs(sequence.k).max() / 100
-                    np.testing.assert_allclose(found.k_rows[head], sequence.k[0, head, found.positions[head]],
-                                               atol=scale)
+                    np.testing.assert_allclose(
+                        found.k_rows[head], sequence.k[0, head, found.positions[head]], atol=scale
+                    )
                 if kv_heads == 2:
                     with self.assertRaises(cairn.Invalid):
                         context.retrieve(0, q[:-1], count=7)
 
     def test_chunk_means_are_offered_to_compare(self):
         sequence, context = self.open(tail=0)
-        found = context.retrieve(0, self.queries(sequence), count=32, landmark="chunk-mean", chunk_tokens=8)
+        found = context.retrieve(
+            0, self.queries(sequence), count=32, landmark="chunk-mean", chunk_tokens=8
+        )
         for head in range(2):
             self.assertEqual(len(np.unique(found.positions[head])), 32)
             self.assertEqual(len(np.unique(found.positions[head] // 8)), 4, "whole chunks")
@@ -422,7 +488,9 @@ class Contexts(ClientCase):
         sequence, context = self.open()
         held = [(q, context.retrieve(0, q, count=8)) for q in self.queries(sequence, 30)]
         for q, found in held:
-            np.testing.assert_array_equal(context.retrieve(0, q, count=8).positions, found.positions)
+            np.testing.assert_array_equal(
+                context.retrieve(0, q, count=8).positions, found.positions
+            )
 
     def test_a_chain_with_a_hole_names_the_block(self):
         space = self.client.open_space(config("hole"))
@@ -479,9 +547,13 @@ class Reconnects(unittest.TestCase):
                             errors.append(error)
                         continue
                     for i, status in enumerate(statuses):
-                        if status == cairn.Status.OK and not (blocks[i] == sequence.packed()[i]).all():
+                        if (
+                            status == cairn.Status.OK
+                            and not (blocks[i] == sequence.packed()[i]).all()
+                        ):
                             errors.append(f"worker {number}: other bytes")
                     done[number] += 1
+
         threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
         for thread in threads:
             thread.start()
@@ -563,17 +635,26 @@ class Errors(ClientCase):
 
 class Keys(unittest.TestCase):
     def golden(self):
-        with open(os.path.join(wire.ROOT, "tests", "e2e", "golden_keys.json"), encoding="utf-8") as file:
+        with open(
+            os.path.join(wire.ROOT, "tests", "e2e", "golden_keys.json"), encoding="utf-8"
+        ) as file:
             return json.load(file)
 
     def test_case_7_golden_vectors(self):
         vectors = self.golden()
         self.assertGreaterEqual(len(vectors), 30)
         for one in vectors:
-            fingerprint = cairn.keys.space_fingerprint(one["model"], one["revision"], one["layout"], one["numbers"])
+            fingerprint = cairn.keys.space_fingerprint(
+                one["model"], one["revision"], one["layout"], one["numbers"]
+            )
             self.assertEqual(fingerprint.hex(), one["fingerprint"], one["name"])
-            keys = cairn.keys.chain_keys(fingerprint, one["block_tokens"], one["tokens"],
-                                         salt=bytes.fromhex(one["salt"]), adapter=bytes.fromhex(one["adapter"]))
+            keys = cairn.keys.chain_keys(
+                fingerprint,
+                one["block_tokens"],
+                one["tokens"],
+                salt=bytes.fromhex(one["salt"]),
+                adapter=bytes.fromhex(one["adapter"]),
+            )
             self.assertEqual([key.hex() for key in keys], one["keys"], one["name"])
 
     def test_case_6_fields_do_not_run_together(self):
@@ -583,8 +664,12 @@ class Keys(unittest.TestCase):
 
 class Tools(ClientCase):
     def ctl(self, *arguments, socket=None):
-        return subprocess.run([os.path.join(BUILD, "cairnctl"), "--socket", socket or self.daemon.socket, *arguments],
-                              capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            [os.path.join(BUILD, "cairnctl"), "--socket", socket or self.daemon.socket, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
 
     def test_cairnctl_ping(self):
         person = self.ctl("ping")
@@ -619,7 +704,9 @@ class Tools(ClientCase):
 
     def test_asynchronous_calls_from_c(self):
         program = os.path.join(BUILD, "tests", "cairn_integration_async")
-        ran = subprocess.run([program, self.daemon.socket, "4", "10"], capture_output=True, text=True, timeout=300)
+        ran = subprocess.run(
+            [program, self.daemon.socket, "4", "10"], capture_output=True, text=True, timeout=300
+        )
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn("640 blocks", ran.stdout)
 

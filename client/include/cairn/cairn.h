@@ -1,19 +1,22 @@
 // libcairn: how a worker speaks with cairnd. This header stands alone.
 //
 // A *client* is one connection that mends itself. It belongs to one thread: nothing here locks;
-// several clients in one process are fine. Every request takes a `struct cairn_call *`:
-//   NULL     the call blocks until the daemon has answered (or the client's timeout has passed);
-//   a call   the call returns at once; its on_done runs later, exactly once, inside
-//   cairn_client_poll or inside a
-//            blocking call, never inside the call that started it. Call, arguments that are said to
-//            be kept, and outputs must stay until then. A negative return means: not started,
-//            on_done will not run.
+// several clients in one process are fine. Every request takes a `struct cairn_call *`. NULL: the
+// call blocks until the daemon has answered or the client's timeout has passed. A call: it returns
+// at once, and on_done runs later, exactly once, inside cairn_client_poll or inside a blocking
+// call, never inside the call that started it. Call, arguments that are said to be kept, and
+// outputs must stay until then. A negative return means: not started, on_done will not run.
+//
 // Results are 0 or a negative enum cairn_status; outputs (ret_*) are untouched on failure.
 // cairn_client_error tells cause and remedy of the last failure.
 //
 // Memory that lies in an arena (cairn_client_arena_create) is shared with the daemon: blocks, rows,
 // queries and results in it move without a copy through the socket. Any other memory works too,
 // copied.
+//
+// A call that ends with CAIRN_EDEADLINE or CAIRN_EDISCONNECTED may still be at work in the daemon:
+// do not reuse memory of an arena that it was to fill for something else before you have created
+// another arena or know the daemon gone.
 //
 // If the connection is lost, requests under way end with CAIRN_EDISCONNECTED; the next call
 // connects again, shares the arenas anew and opens the spaces again. Leases and contexts die with
@@ -319,7 +322,8 @@ struct cairn_get_args {
         void *blocks;    // to: side by side
         void *const *blocks_at; // or one pointer a key
 };
-// As cairn_put. What a key without CAIRN_OK would have filled is not to be read.
+// As cairn_put. What a key without CAIRN_OK would have filled is not to be read. An asynchronous
+// call keeps blocks_at itself, and where it points, until its end; keys are read at once.
 CAIRN_API int cairn_get(struct cairn_client *client, struct cairn_call *call,
                         const struct cairn_get_args *args, int *ret_statuses);
 CAIRN_API int cairn_delete(struct cairn_client *client, struct cairn_call *call, uint32_t space,

@@ -1,7 +1,8 @@
 """cairn: a KV cache that outlives its worker, and finds the tokens that matter.
 
     with cairn.Client() as client:
-        space = client.open_space(cairn.SpaceConfig(model="m", layers=30, kv_heads=3, k_dim=64, v_dim=64))
+        config = cairn.SpaceConfig(model="m", layers=30, kv_heads=3, k_dim=64, v_dim=64)
+        space = client.open_space(config)
         keys = space.chain_keys(tokens)
         space.put(keys, blocks)
         with space.lookup(keys) as lease:
@@ -15,11 +16,46 @@ from .arrays import decode, encode
 from .client import Arena, Client, PingInfo, SpaceInfo
 from .config import SpaceConfig
 from .context import Context, Selection
-from .errors import (Busy, Corrupt, Deadline, Disconnected, Error, Invalid, Mismatch, NoSpace, NotFound, Stale,
-                     Status, Unsupported)
+from .errors import (
+    Busy,
+    Corrupt,
+    Deadline,
+    Disconnected,
+    Error,
+    Invalid,
+    Mismatch,
+    NoSpace,
+    NotFound,
+    Stale,
+    Status,
+    Unsupported,
+)
 from .space import Lease, Space
 
 __version__ = "0.1.0"
-__all__ = ["Arena", "Busy", "Client", "Context", "Corrupt", "Deadline", "Disconnected", "Error", "Invalid", "Lease",
-           "Mismatch", "NoSpace", "NotFound", "PingInfo", "Selection", "Space", "SpaceConfig", "SpaceInfo", "Stale",
-           "Status", "Unsupported", "decode", "encode", "keys"]
+__all__ = [
+    "Arena",
+    "Busy",
+    "Client",
+    "Context",
+    "Corrupt",
+    "Deadline",
+    "Disconnected",
+    "Error",
+    "Invalid",
+    "Lease",
+    "Mismatch",
+    "NoSpace",
+    "NotFound",
+    "PingInfo",
+    "Selection",
+    "Space",
+    "SpaceConfig",
+    "SpaceInfo",
+    "Stale",
+    "Status",
+    "Unsupported",
+    "decode",
+    "encode",
+    "keys",
+]

@@ -5,8 +5,23 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double,
-                    c_float, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p)
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from pathlib import Path
 
 __all__ = ["byref", "load"]
@@ -17,12 +32,30 @@ NAME_BYTES = 129
 class SpaceConfigStruct(Structure):
     _fields_ = [
         ("kind", c_uint32),
-        ("model", c_char * NAME_BYTES), ("revision", c_char * NAME_BYTES),
+        ("model", c_char * NAME_BYTES),
+        ("revision", c_char * NAME_BYTES),
         ("layout", c_char * NAME_BYTES),
-        *[(name, c_uint32) for name in
-          ("layers", "kv_heads", "k_dim", "v_dim", "dtype", "block_tokens", "cache_group",
-           "tp_rank", "tp_size", "rope", "landmark_bits", "outliers", "run_tokens", "value_bits",
-           "k_codec", "v_codec")],
+        *[
+            (name, c_uint32)
+            for name in (
+                "layers",
+                "kv_heads",
+                "k_dim",
+                "v_dim",
+                "dtype",
+                "block_tokens",
+                "cache_group",
+                "tp_rank",
+                "tp_size",
+                "rope",
+                "landmark_bits",
+                "outliers",
+                "run_tokens",
+                "value_bits",
+                "k_codec",
+                "v_codec",
+            )
+        ],
         ("block_bytes", c_uint64),
     ]
 
@@ -32,19 +65,33 @@ class KeyStruct(Structure):
 
 
 class SpaceInfoStruct(Structure):
-    _fields_ = [("config", SpaceConfigStruct), ("fingerprint", KeyStruct),
-                ("block_bytes", c_uint64), ("blocks", c_uint64), ("ram_bytes", c_uint64),
-                ("nvme_bytes", c_uint64)]
+    _fields_ = [
+        ("config", SpaceConfigStruct),
+        ("fingerprint", KeyStruct),
+        ("block_bytes", c_uint64),
+        ("blocks", c_uint64),
+        ("ram_bytes", c_uint64),
+        ("nvme_bytes", c_uint64),
+    ]
 
 
 class OptionsStruct(Structure):
-    _fields_ = [("socket_path", c_char_p), ("name", c_char_p), ("timeout_ms", c_uint32),
-                ("connect_wait_ms", c_uint32), ("reconnect_wait_ms", c_uint32)]
+    _fields_ = [
+        ("socket_path", c_char_p),
+        ("name", c_char_p),
+        ("timeout_ms", c_uint32),
+        ("connect_wait_ms", c_uint32),
+        ("reconnect_wait_ms", c_uint32),
+    ]
 
 
 class ServerInfoStruct(Structure):
-    _fields_ = [("incarnation", c_uint64), ("protocol", c_uint32), ("server", c_char * 64),
-                ("isa", c_char * 32)]
+    _fields_ = [
+        ("incarnation", c_uint64),
+        ("protocol", c_uint32),
+        ("server", c_char * 64),
+        ("isa", c_char * 32),
+    ]
 
 
 class PingInfoStruct(Structure):
@@ -56,26 +103,50 @@ class LeaseStruct(Structure):
 
 
 class PutArgsStruct(Structure):
-    _fields_ = [("space", c_uint32), ("keys", c_char_p), ("count", c_size_t),
-                ("parent", c_char_p), ("parents", c_char_p), ("blocks", c_void_p),
-                ("blocks_at", POINTER(c_void_p)), ("ack", c_uint32), ("recompute_us", c_uint64),
-                ("ttl_ms", c_uint64)]
+    _fields_ = [
+        ("space", c_uint32),
+        ("keys", c_char_p),
+        ("count", c_size_t),
+        ("parent", c_char_p),
+        ("parents", c_char_p),
+        ("blocks", c_void_p),
+        ("blocks_at", POINTER(c_void_p)),
+        ("ack", c_uint32),
+        ("recompute_us", c_uint64),
+        ("ttl_ms", c_uint64),
+    ]
 
 
 class GetArgsStruct(Structure):
-    _fields_ = [("space", c_uint32), ("keys", c_char_p), ("count", c_size_t),
-                ("lease", LeaseStruct), ("layer_first", c_uint32), ("layer_count", c_uint32),
-                ("blocks", c_void_p), ("blocks_at", POINTER(c_void_p))]
+    _fields_ = [
+        ("space", c_uint32),
+        ("keys", c_char_p),
+        ("count", c_size_t),
+        ("lease", LeaseStruct),
+        ("layer_first", c_uint32),
+        ("layer_count", c_uint32),
+        ("blocks", c_void_p),
+        ("blocks_at", POINTER(c_void_p)),
+    ]
 
 
 class ContextStruct(Structure):
-    _fields_ = [("id", c_uint64), ("connection", c_uint64), ("tokens", c_uint64),
-                ("space", c_uint32)]
+    _fields_ = [
+        ("id", c_uint64),
+        ("connection", c_uint64),
+        ("tokens", c_uint64),
+        ("space", c_uint32),
+    ]
 
 
 class BudgetStruct(Structure):
-    _fields_ = [("count", c_uint32), ("share", c_double), ("threshold", c_double),
-                ("mass", c_double), ("cap", c_uint32)]
+    _fields_ = [
+        ("count", c_uint32),
+        ("share", c_double),
+        ("threshold", c_double),
+        ("mass", c_double),
+        ("cap", c_uint32),
+    ]
 
 
 class RangeStruct(Structure):
@@ -83,26 +154,63 @@ class RangeStruct(Structure):
 
 
 class RetrieveArgsStruct(Structure):
-    _fields_ = [("contexts", POINTER(ContextStruct)), ("contexts_count", c_size_t),
-                ("layers", POINTER(c_uint32)), ("layers_count", c_size_t), ("steps", c_uint32),
-                ("query_heads", c_uint32), ("queries", c_void_p), ("scale", c_float),
-                ("budget", BudgetStruct), ("excluded", POINTER(RangeStruct)),
-                ("excluded_count", c_size_t), ("rerank_factor", c_float),
-                ("group_rule", c_uint32), ("landmark", c_uint32), ("chunk_tokens", c_uint32),
-                ("row_dtype", c_uint32), ("rows", c_bool), ("rest", c_bool), ("all", c_bool)]
+    _fields_ = [
+        ("contexts", POINTER(ContextStruct)),
+        ("contexts_count", c_size_t),
+        ("layers", POINTER(c_uint32)),
+        ("layers_count", c_size_t),
+        ("steps", c_uint32),
+        ("query_heads", c_uint32),
+        ("queries", c_void_p),
+        ("scale", c_float),
+        ("budget", BudgetStruct),
+        ("excluded", POINTER(RangeStruct)),
+        ("excluded_count", c_size_t),
+        ("rerank_factor", c_float),
+        ("group_rule", c_uint32),
+        ("landmark", c_uint32),
+        ("chunk_tokens", c_uint32),
+        ("row_dtype", c_uint32),
+        ("rows", c_bool),
+        ("rest", c_bool),
+        ("all", c_bool),
+    ]
 
 
-SELECTION_PARTS = ("counts", "positions", "scores", "lse", "part_lse", "part_out", "rest_lse",
-                   "rest_out", "k_rows", "v_rows")
+SELECTION_PARTS = (
+    "counts",
+    "positions",
+    "scores",
+    "lse",
+    "part_lse",
+    "part_out",
+    "rest_lse",
+    "rest_out",
+    "k_rows",
+    "v_rows",
+)
 
 
 class SelectionStruct(Structure):
     _fields_ = [
-        *[(name, c_uint32) for name in ("pairs", "steps", "kv_heads", "query_heads", "k_max",
-                                        "k_dim", "v_dim", "row_dtype")],
+        *[
+            (name, c_uint32)
+            for name in (
+                "pairs",
+                "steps",
+                "kv_heads",
+                "query_heads",
+                "k_max",
+                "k_dim",
+                "v_dim",
+                "row_dtype",
+            )
+        ],
         *[(name, c_void_p) for name in SELECTION_PARTS],
-        *[(name, c_uint64) for name in ("result_bytes", "tokens_scanned", "bytes_scanned",
-                                        "kernel_ns")],
+        *[
+            (name, c_uint64)
+            for name in ("result_bytes", "tokens_scanned", "bytes_scanned", "kernel_ns")
+        ],
     ]
 
 
@@ -118,8 +226,7 @@ _FUNCTIONS = {
     "cairn_error_text": (c_char_p, [c_int]),
     "cairn_error_remedy": (c_char_p, [c_int]),
     "cairn_space_config_check": (c_int, [POINTER(SpaceConfigStruct), c_char_p, c_size_t]),
-    "cairn_client_create": (c_int, [POINTER(OptionsStruct), POINTER(c_void_p), c_char_p,
-                                    c_size_t]),
+    "cairn_client_create": (c_int, [POINTER(OptionsStruct), POINTER(c_void_p), c_char_p, c_size_t]),
     "cairn_client_destroy": (None, [_CLIENT]),
     "cairn_client_hang_up": (None, [_CLIENT]),
     "cairn_client_error": (c_char_p, [_CLIENT]),
@@ -134,29 +241,81 @@ _FUNCTIONS = {
     "cairn_client_open_space": (c_int, [_CLIENT, POINTER(SpaceConfigStruct), POINTER(c_uint32)]),
     "cairn_client_space": (c_int, [_CLIENT, c_uint32, POINTER(SpaceInfoStruct)]),
     "cairn_list_spaces": (c_int, [_CLIENT, _CALL, OnSpace, c_void_p]),
-    "cairn_chain_keys": (c_size_t, [c_char_p, c_uint32, c_char_p, c_size_t, c_char_p, c_size_t,
-                                    c_char_p, c_void_p, c_size_t, c_char_p]),
-    "cairn_lookup": (c_int, [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_uint32,
-                             POINTER(c_size_t), POINTER(LeaseStruct)]),
+    "cairn_chain_keys": (
+        c_size_t,
+        [
+            c_char_p,
+            c_uint32,
+            c_char_p,
+            c_size_t,
+            c_char_p,
+            c_size_t,
+            c_char_p,
+            c_void_p,
+            c_size_t,
+            c_char_p,
+        ],
+    ),
+    "cairn_lookup": (
+        c_int,
+        [
+            _CLIENT,
+            _CALL,
+            c_uint32,
+            c_char_p,
+            c_size_t,
+            c_uint32,
+            POINTER(c_size_t),
+            POINTER(LeaseStruct),
+        ],
+    ),
     "cairn_release": (c_int, [_CLIENT, _CALL, POINTER(LeaseStruct)]),
     "cairn_put": (c_int, [_CLIENT, _CALL, POINTER(PutArgsStruct), POINTER(c_int)]),
     "cairn_get": (c_int, [_CLIENT, _CALL, POINTER(GetArgsStruct), POINTER(c_int)]),
-    "cairn_delete": (c_int, [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_bool,
-                             POINTER(c_int)]),
-    "cairn_open_context": (c_int, [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t,
-                                   POINTER(ContextStruct)]),
+    "cairn_delete": (c_int, [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_bool, POINTER(c_int)]),
+    "cairn_open_context": (
+        c_int,
+        [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, POINTER(ContextStruct)],
+    ),
     "cairn_append": (c_int, [_CLIENT, _CALL, POINTER(ContextStruct), c_void_p, c_uint32]),
     "cairn_fork": (c_int, [_CLIENT, _CALL, POINTER(ContextStruct), POINTER(ContextStruct)]),
-    "cairn_seal": (c_int, [_CLIENT, _CALL, POINTER(ContextStruct), c_char_p, c_size_t, c_char_p,
-                           POINTER(c_size_t), POINTER(c_int)]),
+    "cairn_seal": (
+        c_int,
+        [
+            _CLIENT,
+            _CALL,
+            POINTER(ContextStruct),
+            c_char_p,
+            c_size_t,
+            c_char_p,
+            POINTER(c_size_t),
+            POINTER(c_int),
+        ],
+    ),
     "cairn_close_context": (c_int, [_CLIENT, _CALL, POINTER(ContextStruct)]),
     "cairn_retrieve_bytes": (c_uint64, [_CLIENT, POINTER(RetrieveArgsStruct), c_bool]),
-    "cairn_retrieve": (c_int, [_CLIENT, _CALL, POINTER(RetrieveArgsStruct), c_void_p, c_uint64,
-                               POINTER(SelectionStruct)]),
-    "cairn_attend": (c_int, [_CLIENT, _CALL, POINTER(RetrieveArgsStruct), c_void_p, c_uint64,
-                             POINTER(SelectionStruct)]),
-    "cairn_fetch_rows": (c_int, [_CLIENT, _CALL, POINTER(ContextStruct), c_uint32,
-                                 POINTER(c_uint32), c_void_p, c_uint32, c_void_p, c_uint64]),
+    "cairn_retrieve": (
+        c_int,
+        [_CLIENT, _CALL, POINTER(RetrieveArgsStruct), c_void_p, c_uint64, POINTER(SelectionStruct)],
+    ),
+    "cairn_attend": (
+        c_int,
+        [_CLIENT, _CALL, POINTER(RetrieveArgsStruct), c_void_p, c_uint64, POINTER(SelectionStruct)],
+    ),
+    "cairn_fetch_rows": (
+        c_int,
+        [
+            _CLIENT,
+            _CALL,
+            POINTER(ContextStruct),
+            c_uint32,
+            POINTER(c_uint32),
+            c_void_p,
+            c_uint32,
+            c_void_p,
+            c_uint64,
+        ],
+    ),
 }
 
 _loaded: ctypes.CDLL | None = None
@@ -172,10 +331,15 @@ def _candidates():
     yield from sorted(map(str, package.glob("libcairn.so*")))
     for root in package.parents:
         if (root / "client" / "include" / "cairn" / "cairn.h").exists():
-            builds = sorted((root / "build").glob("*/libcairn.so"),
-                            key=lambda path: path.stat().st_mtime, reverse=True)
+            builds = sorted(
+                (root / "build").glob("*/libcairn.so"),
+                key=lambda path: path.stat().st_mtime,
+                reverse=True,
+            )
             release = [path for path in builds if path.parent.name == "release"]
-            others = [path for path in builds if path.parent.name not in ("release", "asan", "tsan")]
+            others = [
+                path for path in builds if path.parent.name not in ("release", "asan", "tsan")
+            ]
             yield from map(str, release + others)
     yield "libcairn.so.0"
     found = ctypes.util.find_library("cairn")
@@ -200,6 +364,7 @@ def load() -> ctypes.CDLL:
             function.restype, function.argtypes = result, arguments
         _loaded = library
         return library
-    raise OSError("libcairn.so was not found; build cairn (cmake --preset release && cmake --build "
-                  "--preset release), install it, or name it by CAIRN_LIBRARY. Tried: "
-                  + "; ".join(tried))
+    raise OSError(
+        "libcairn.so was not found; build cairn (cmake --preset release && cmake --build "
+        "--preset release), install it, or name it by CAIRN_LIBRARY. Tried: " + "; ".join(tried)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import math
 import os
 import threading
 import time
@@ -40,17 +41,24 @@ class SpaceInfo(NamedTuple):
 
 
 class _Handle:
-    """The native client.  Arrays that lie in its arenas keep it alive; it ends with the last of them."""
+    """The native client.
+
+    Arrays that lie in its arenas keep it alive; it ends with the last of them.
+    """
 
     def __init__(self, options: lib.OptionsStruct):
         self.library = lib.load()
         self.pointer = ctypes.c_void_p()
         text = ctypes.create_string_buffer(640)
-        status = self.library.cairn_client_create(ctypes.byref(options), ctypes.byref(self.pointer),
-                                                  text, len(text))
+        status = self.library.cairn_client_create(
+            ctypes.byref(options), ctypes.byref(self.pointer), text, len(text)
+        )
         if status < 0:
-            raise error_of(status, text.value.decode(errors="replace"),
-                           self.library.cairn_error_remedy(status).decode())
+            raise error_of(
+                status,
+                text.value.decode(errors="replace"),
+                self.library.cairn_error_remedy(status).decode(),
+            )
         self._end = weakref.finalize(self, self.library.cairn_client_destroy, self.pointer)
         self._end.atexit = False  # at exit the system unmaps; arrays may still be read
 
@@ -62,7 +70,10 @@ class _Memory(NamedTuple):
 
 
 class Arena:
-    """Memory shared with the daemon.  Arrays in it move without a copy, as blocks, rows and results."""
+    """Memory shared with the daemon.
+
+    Arrays in it move without a copy, as blocks, rows and results.
+    """
 
     def __init__(self, client: Client, size_bytes: int):
         self._client = client
@@ -72,13 +83,19 @@ class Arena:
         self._filled = 0
 
     def array(self, shape, dtype=np.uint8, offset: int | None = None) -> np.ndarray:
-        """An array inside the arena: at `offset`, or behind the last one (at a multiple of 64 bytes)."""
+        """An array inside the arena:
+
+        at `offset`, or behind the last one (at a multiple of 64 bytes).
+        """
         dtype = np.dtype(dtype)
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape) if np.ndim(shape) else int(shape)
         first = (self._filled + 63) & ~63 if offset is None else offset
         if first < 0 or first + count * dtype.itemsize > self.size_bytes:
-            raise error_of(Status.ERANGE, f"an array of {count * dtype.itemsize} bytes at {first} leaves the arena "
-                                          f"of {self.size_bytes}; make the arena larger")
+            raise error_of(
+                Status.ERANGE,
+                f"an array of {count * dtype.itemsize} bytes at {first} leaves the arena "
+                f"of {self.size_bytes}; make the arena larger",
+            )
         self._filled = max(self._filled, first + count * dtype.itemsize)
         return np.frombuffer(self._buffer, dtype, count, first).reshape(shape)
 
@@ -87,7 +104,10 @@ class Arena:
 
 
 def _buffer_of(client: Client, memory: _Memory, on_free):
-    """A ctypes array over the memory.  It keeps the native client; on_free(memory) when nobody has it any more."""
+    """A ctypes array over the memory.
+
+    It keeps the native client; on_free(memory) when nobody has it any more.
+    """
     buffer = (ctypes.c_uint8 * memory.size_bytes).from_address(memory.address)
     buffer.handle = client._handle
     weakref.finalize(buffer, on_free, memory).atexit = False
@@ -97,20 +117,33 @@ def _buffer_of(client: Client, memory: _Memory, on_free):
 class Client:
     """One connection to cairnd.
 
-    `socket` None: $CAIRN_SOCKET, $XDG_RUNTIME_DIR/cairn/cairnd.sock, /run/cairn/cairnd.sock.  If the connection is lost,
-    the next call connects again; spaces and arenas stay valid, leases and contexts are `Stale` then.  Calls from several
-    threads take turns.
+    `socket` None: $CAIRN_SOCKET, $XDG_RUNTIME_DIR/cairn/cairnd.sock, /run/cairn/cairnd.sock.  If
+    the connection is lost, the next call connects again; spaces and arenas stay valid, leases and
+    contexts are `Stale` then.  Calls from several threads take turns.
     """
 
-    def __init__(self, socket: str | os.PathLike | None = None, *, timeout_s: float = 30.0, wait_s: float = 0.0,
-                 reconnect_s: float = 2.0, name: str | None = None):
+    def __init__(
+        self,
+        socket: str | os.PathLike | None = None,
+        *,
+        timeout_s: float = 30.0,
+        wait_s: float = 0.0,
+        reconnect_s: float = 2.0,
+        name: str | None = None,
+    ):
         options = lib.OptionsStruct(
-            os.fsencode(socket) if socket else None, name.encode() if name else None,
-            max(1, int(timeout_s * 1000)), int(wait_s * 1000), max(1, int(reconnect_s * 1000)))
+            os.fsencode(socket) if socket else None,
+            name.encode() if name else None,
+            max(1, int(timeout_s * 1000)),
+            int(wait_s * 1000),
+            max(1, int(reconnect_s * 1000)),
+        )
         self._handle = _Handle(options)
         self._library = self._handle.library
         self._lock = threading.RLock()
-        self._released = collections.deque()  # memories to unmap, filled by finalizers of any thread
+        self._released = (
+            collections.deque()
+        )  # memories to unmap, filled by finalizers of any thread
         self._returned = collections.deque()  # memories back in the pool
         self._pool: list[_Memory] = []
         self._pool_out = 0
@@ -156,11 +189,17 @@ class Client:
     def _create_memory(self, size_bytes: int) -> _Memory:
         arena = ctypes.c_void_p()
         self._call("cairn_client_arena_create", size_bytes, ctypes.byref(arena))
-        return _Memory(arena.value, self._library.cairn_client_arena_data(arena),
-                       self._library.cairn_client_arena_bytes(arena))
+        return _Memory(
+            arena.value,
+            self._library.cairn_client_arena_data(arena),
+            self._library.cairn_client_arena_bytes(arena),
+        )
 
     def _tidy(self) -> None:
-        """Unmaps what finalizers have let go of.  They run in any thread, so the work is done here."""
+        """Unmaps what finalizers have let go of.
+
+        They run in any thread, so the work is done here.
+        """
         while self._returned:
             self._pool.append(self._returned.popleft())
             self._pool_out -= 1
@@ -171,7 +210,10 @@ class Client:
             self._library.cairn_client_arena_destroy(self._handle.pointer, memory.arena)
 
     def _result_buffer(self, size_bytes: int):
-        """Memory for an answer, shared while there is some; it returns when the last array over it goes."""
+        """Memory for an answer, shared while there is some;
+
+        it returns when the last array over it goes.
+        """
         with self._lock:
             if self._handle is None:
                 raise error_of(Status.EDISCONNECTED, "this client is closed; make another")
@@ -205,8 +247,12 @@ class Client:
         info = lib.PingInfoStruct()
         begin = time.perf_counter()
         self._call("cairn_ping", None, ctypes.byref(info))
-        return PingInfo(info.incarnation, _STATES.get(info.state, "unknown"), info.uptime_ms / 1000,
-                        time.perf_counter() - begin)
+        return PingInfo(
+            info.incarnation,
+            _STATES.get(info.state, "unknown"),
+            info.uptime_ms / 1000,
+            time.perf_counter() - begin,
+        )
 
     def stats(self) -> dict[str, float]:
         """Counters and gauges by name; those with labels as name{labels}."""
@@ -215,6 +261,7 @@ class Client:
         def on_metric(_, name, labels, value):
             full = name.decode() + (f"{{{labels.decode()}}}" if labels else "")
             found[full] = value
+
         self._call("cairn_stats", None, lib.OnMetric(on_metric), None)
         return found
 
@@ -224,8 +271,16 @@ class Client:
 
         def on_space(_, info):
             info = info.contents
-            found.append(SpaceInfo(_config_from(info.config), bytes(info.fingerprint.bytes), info.blocks,
-                                   info.ram_bytes, info.nvme_bytes))
+            found.append(
+                SpaceInfo(
+                    _config_from(info.config),
+                    bytes(info.fingerprint.bytes),
+                    info.blocks,
+                    info.ram_bytes,
+                    info.nvme_bytes,
+                )
+            )
+
         self._call("cairn_list_spaces", None, lib.OnSpace(on_space), None)
         return found
 
@@ -238,13 +293,19 @@ class Client:
         """What the daemon said of itself when the client connected."""
         info = lib.ServerInfoStruct()
         self._library.cairn_client_server(self._handle.pointer, ctypes.byref(info))
-        return {"incarnation": info.incarnation, "protocol": info.protocol, "server": info.server.decode(),
-                "isa": info.isa.decode()}
+        return {
+            "incarnation": info.incarnation,
+            "protocol": info.protocol,
+            "server": info.server.decode(),
+            "isa": info.isa.decode(),
+        }
 
     def open_space(self, config: SpaceConfig) -> Space:
         """The space of this description, made if it is new."""
         number = ctypes.c_uint32()
-        self._call("cairn_client_open_space", ctypes.byref(_config_to(config)), ctypes.byref(number))
+        self._call(
+            "cairn_client_open_space", ctypes.byref(_config_to(config)), ctypes.byref(number)
+        )
         return Space(self, config, number.value)
 
     # ---- several contexts at once ----
@@ -262,7 +323,9 @@ def _config_to(config: SpaceConfig) -> lib.SpaceConfigStruct:
     for field in ("model", "revision", "layout"):
         text = getattr(config, field).encode()
         if len(text) >= lib.NAME_BYTES:
-            raise error_of(Status.EINVAL, f"{field}: {len(text)} bytes; at most {lib.NAME_BYTES - 1}")
+            raise error_of(
+                Status.EINVAL, f"{field}: {len(text)} bytes; at most {lib.NAME_BYTES - 1}"
+            )
         setattr(struct, field, text)
     for field, number in config.numbers().items():
         if not 0 <= number < 2 ** (64 if field == "block_bytes" else 32):

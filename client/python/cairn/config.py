@@ -19,15 +19,17 @@ def number_of(names: dict[str, int], name: str, field: str) -> int:
     try:
         return names[name]
     except KeyError:
-        raise error_of(Status.EINVAL, f"{field}: {name!r} is not one of {', '.join(names)}") from None
+        raise error_of(
+            Status.EINVAL, f"{field}: {name!r} is not one of {', '.join(names)}"
+        ) from None
 
 
 @dataclasses.dataclass(frozen=True)
 class SpaceConfig:
     """The immutable description of a KV cache.  Every field is part of every key.
 
-    None takes the default that fits the other fields: runs of 128 tokens (or a block, if that is shorter), 8 outlier
-    channels, value codes of 2 bits; and none of these without landmarks.
+    None takes the default that fits the other fields: runs of 128 tokens (or a block, if that is
+    shorter), 8 outlier channels, value codes of 2 bits; and none of these without landmarks.
     """
 
     model: str
@@ -53,10 +55,22 @@ class SpaceConfig:
     block_bytes: int = 0
 
     @classmethod
-    def opaque(cls, model: str, block_bytes: int, block_tokens: int, *, layout: str = "", **fields) -> SpaceConfig:
+    def opaque(
+        cls, model: str, block_bytes: int, block_tokens: int, *, layout: str = "", **fields
+    ) -> SpaceConfig:
         """A space whose blocks are just bytes: stored by prefix, not searched."""
-        return cls(model=model, kind="opaque", block_bytes=block_bytes, block_tokens=block_tokens, layout=layout,
-                   dtype="none", landmark_bits=0, k_codec="raw", v_codec="raw", **fields)
+        return cls(
+            model=model,
+            kind="opaque",
+            block_bytes=block_bytes,
+            block_tokens=block_tokens,
+            layout=layout,
+            dtype="none",
+            landmark_bits=0,
+            k_codec="raw",
+            v_codec="raw",
+            **fields,
+        )
 
     def __post_init__(self):
         coded = self.landmark_bits > 0
@@ -68,19 +82,33 @@ class SpaceConfig:
         for field, value in defaults.items():
             if getattr(self, field) is None:
                 object.__setattr__(self, field, value)
-        for names, fields in ((KINDS, ["kind"]), (DTYPES, ["dtype"]), (ROPES, ["rope"]),
-                              (CODECS, ["k_codec", "v_codec"])):
+        for names, fields in (
+            (KINDS, ["kind"]),
+            (DTYPES, ["dtype"]),
+            (ROPES, ["rope"]),
+            (CODECS, ["k_codec", "v_codec"]),
+        ):
             for field in fields:
                 number_of(names, getattr(self, field), field)
 
     def numbers(self) -> dict[str, int]:
         """Every number of the description, names replaced by the numbers of the wire."""
-        named = {"kind": KINDS, "dtype": DTYPES, "rope": ROPES, "k_codec": CODECS, "v_codec": CODECS}
-        return {field: named[field][getattr(self, field)] if field in named else getattr(self, field)
-                for field in keys.SPACE_NUMBERS}
+        named = {
+            "kind": KINDS,
+            "dtype": DTYPES,
+            "rope": ROPES,
+            "k_codec": CODECS,
+            "v_codec": CODECS,
+        }
+        return {
+            field: named[field][getattr(self, field)] if field in named else getattr(self, field)
+            for field in keys.SPACE_NUMBERS
+        }
 
     def fingerprint(self) -> bytes:
-        return keys.space_fingerprint(self.model, self.revision, self.layout, list(self.numbers().values()))
+        return keys.space_fingerprint(
+            self.model, self.revision, self.layout, list(self.numbers().values())
+        )
 
     @property
     def item_bytes(self) -> int:

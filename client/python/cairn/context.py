@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,8 +21,9 @@ ROWS_MAX = 65536  # a KV head
 class Selection:
     """What a retrieve or attend found.
 
-    Arrays begin with the axes of the question: [pair] if `layers` was a sequence, then [step] if the queries had steps.
-    H KV heads, Q query heads, k = k_max.  They lie in memory shared with the daemon and stay valid while referenced.
+    Arrays begin with the axes of the question: [pair] if `layers` was a sequence, then [step] if
+    the queries had steps. H KV heads, Q query heads, k = k_max.  They lie in memory shared with the
+    daemon and stay valid while referenced.
 
     counts       [H]             rows chosen, <= k
     positions    [H][k]          ascending; beyond the count zero
@@ -46,7 +48,9 @@ class Selection:
     out_lse: np.ndarray | None
     out: np.ndarray | None
 
-    def __init__(self, struct: lib.SelectionStruct, memory: np.ndarray, row_dtype: str, axes: tuple[int, ...]):
+    def __init__(
+        self, struct: lib.SelectionStruct, memory: np.ndarray, row_dtype: str, axes: tuple[int, ...]
+    ):
         s = struct
         base = memory.ctypes.data
         rows = NUMPY[row_dtype]
@@ -55,10 +59,10 @@ class Selection:
             address = getattr(s, name)
             if not address:
                 return None
-            count = int(np.prod(axes + shape, dtype=np.int64))
+            count = math.prod(axes + shape)
             first = address - base
             dtype = np.dtype(dtype)
-            return memory[first:first + count * dtype.itemsize].view(dtype).reshape(axes + shape)
+            return memory[first : first + count * dtype.itemsize].view(dtype).reshape(axes + shape)
 
         h, q, k = s.kv_heads, s.query_heads, s.k_max
         lse = part("lse", np.float32, q, 2)
@@ -78,11 +82,22 @@ class Selection:
 
 
 def _budget(count, share, threshold, mass, cap) -> lib.BudgetStruct:
-    given = [name for name, value in (("count", count), ("share", share), ("threshold", threshold),
-                                      ("mass", mass)) if value is not None]
+    given = [
+        name
+        for name, value in (
+            ("count", count),
+            ("share", share),
+            ("threshold", threshold),
+            ("mass", mass),
+        )
+        if value is not None
+    ]
     if len(given) != 1:
-        raise error_of(Status.EINVAL, "the budget is one of count, share, threshold and mass; "
-                                      f"given: {', '.join(given) or 'none'}")
+        raise error_of(
+            Status.EINVAL,
+            "the budget is one of count, share, threshold and mass; "
+            f"given: {', '.join(given) or 'none'}",
+        )
     return lib.BudgetStruct(count or 0, share or 0, threshold or 0, mass or 0, cap or 0)
 
 
@@ -107,22 +122,45 @@ def _question(contexts, layers, q):
     full = q[None] if single else q
     steps = full.ndim == 4
     if full.ndim not in (3, 4) or full.shape[0] != len(pairs):
-        raise error_of(Status.EINVAL, f"queries are {q.shape}; for {'one layer' if single else 'a list of layers'} "
-                                      f"they are {'' if single else '[pair]'}[step][head][k_dim], or without [step]")
+        raise error_of(
+            Status.EINVAL,
+            f"queries are {q.shape}; for {'one layer' if single else 'a list of layers'} "
+            f"they are {'' if single else '[pair]'}[step][head][k_dim], or without [step]",
+        )
     if full.ndim == 3:
         full = full[:, None]
     axes = (() if single else (len(pairs),)) + ((full.shape[1],) if steps else ())
     if full.shape[-1] != contexts[0].space.config.k_dim:
-        raise error_of(Status.EINVAL, f"queries have dim {full.shape[-1]}, the keys have "
-                                      f"{contexts[0].space.config.k_dim}")
+        raise error_of(
+            Status.EINVAL,
+            f"queries have dim {full.shape[-1]}, the keys have {contexts[0].space.config.k_dim}",
+        )
     return pairs, full, axes
 
 
-def retrieve(client, contexts, layers, q, *, attend: bool, count: int | None = None, share: float | None = None,
-             threshold: float | None = None, mass: float | None = None, cap: int | None = None, exclude=(),
-             rows: bool = False, rest: bool = False, scale: float | None = None, rerank: float = 0.0,
-             group: str = "max", landmark: str = "token", chunk_tokens: int = 8, row_dtype: str | None = None,
-             everything: bool = False) -> Selection:
+def retrieve(
+    client,
+    contexts,
+    layers,
+    q,
+    *,
+    attend: bool,
+    count: int | None = None,
+    share: float | None = None,
+    threshold: float | None = None,
+    mass: float | None = None,
+    cap: int | None = None,
+    exclude=(),
+    rows: bool = False,
+    rest: bool = False,
+    scale: float | None = None,
+    rerank: float = 0.0,
+    group: str = "max",
+    landmark: str = "token",
+    chunk_tokens: int = 8,
+    row_dtype: str | None = None,
+    everything: bool = False,
+) -> Selection:
     """See Context.retrieve and Context.attend."""
     pairs, queries, axes = _question(contexts, layers, q)
     excluded = _ranges(exclude)
@@ -135,29 +173,51 @@ def retrieve(client, contexts, layers, q, *, attend: bool, count: int | None = N
         budget = _budget(count, share, threshold, mass, cap)
     args = lib.RetrieveArgsStruct(
         contexts=(lib.ContextStruct * len(contexts))(*(context._live() for context in contexts)),
-        contexts_count=len(contexts), layers=(ctypes.c_uint32 * len(pairs))(*pairs), layers_count=len(pairs),
-        steps=queries.shape[1], query_heads=queries.shape[2], queries=queries.ctypes.data, scale=scale or 0.0,
-        budget=budget, excluded=(lib.RangeStruct * max(1, len(excluded)))(*excluded),
-        excluded_count=len(excluded), rerank_factor=rerank, group_rule=number_of(GROUPS, group, "group"),
+        contexts_count=len(contexts),
+        layers=(ctypes.c_uint32 * len(pairs))(*pairs),
+        layers_count=len(pairs),
+        steps=queries.shape[1],
+        query_heads=queries.shape[2],
+        queries=queries.ctypes.data,
+        scale=scale or 0.0,
+        budget=budget,
+        excluded=(lib.RangeStruct * max(1, len(excluded)))(*excluded),
+        excluded_count=len(excluded),
+        rerank_factor=rerank,
+        group_rule=number_of(GROUPS, group, "group"),
         landmark=number_of(LANDMARKS, landmark, "landmark"),
         chunk_tokens=chunk_tokens if landmark.startswith("chunk") else 0,
-        row_dtype=number_of(DTYPES, row_dtype, "row_dtype") if row_dtype else 0, rows=rows, rest=rest,
-        all=everything)
+        row_dtype=number_of(DTYPES, row_dtype, "row_dtype") if row_dtype else 0,
+        rows=rows,
+        rest=rest,
+        all=everything,
+    )
     with client._lock:
         if client._handle is None:
             raise error_of(Status.EDISCONNECTED, "this client is closed; make another")
-        size = client._library.cairn_retrieve_bytes(client._handle.pointer, ctypes.byref(args), attend)
+        size = client._library.cairn_retrieve_bytes(
+            client._handle.pointer, ctypes.byref(args), attend
+        )
         if size == 0:
             raise error_of(Status.EINVAL, "retrieve: contexts of one space, please")
         memory = client._result_buffer(size)
         selection = lib.SelectionStruct()
-        client._call("cairn_attend" if attend else "cairn_retrieve", None, ctypes.byref(args),
-                     memory.ctypes.data, memory.nbytes, ctypes.byref(selection))
+        client._call(
+            "cairn_attend" if attend else "cairn_retrieve",
+            None,
+            ctypes.byref(args),
+            memory.ctypes.data,
+            memory.nbytes,
+            ctypes.byref(selection),
+        )
     return Selection(selection, memory, row_dtype or config.dtype, axes)
 
 
 class Context:
-    """A chain opened for retrieval, with a tail that `append` extends.  A context manager closes it."""
+    """A chain opened for retrieval, with a tail that `append` extends.
+
+    A context manager closes it.
+    """
 
     def __init__(self, space, struct: lib.ContextStruct):
         self.space, self._struct = space, struct
@@ -192,8 +252,9 @@ class Context:
         """Adds rows k, v [layers][kv_heads][tokens][dim] to the tail; returns the tokens of all."""
         c = self.space.config
         rows = pack_rows(k, v, c.layers, c.kv_heads, c.k_dim, c.v_dim, c.dtype)
-        self._client._call("cairn_append", None, ctypes.byref(self._live()), rows.ctypes.data,
-                           np.shape(k)[2])
+        self._client._call(
+            "cairn_append", None, ctypes.byref(self._live()), rows.ctypes.data, np.shape(k)[2]
+        )
         return self.tokens
 
     def fork(self) -> Context:
@@ -205,16 +266,25 @@ class Context:
     def seal(self, keys: Sequence[bytes], parent: bytes | None = None) -> list[Status]:
         """Turns full blocks of the tail into stored blocks with these keys; one status a key."""
         statuses, sealed = (ctypes.c_int * max(1, len(keys)))(), ctypes.c_size_t()
-        self._client._call("cairn_seal", None, ctypes.byref(self._live()), b"".join(keys), len(keys), parent,
-                           ctypes.byref(sealed), statuses)
-        return [Status(status) for status in statuses[:len(keys)]]
+        self._client._call(
+            "cairn_seal",
+            None,
+            ctypes.byref(self._live()),
+            b"".join(keys),
+            len(keys),
+            parent,
+            ctypes.byref(sealed),
+            statuses,
+        )
+        return [Status(status) for status in statuses[: len(keys)]]
 
     def retrieve(self, layers: int | Sequence[int], q, **options) -> Selection:
         """The tokens that matter most to the queries, a KV head each.
 
-        layers: one, with q [head][k_dim] or [step][head][k_dim]; or several, with one more axis in front of q.
-        The budget is one of: count (rows a KV head), share (of the tokens), threshold (the least estimated
-        probability), mass (of the attention); cap bounds the rows of the last two.
+        layers: one, with q [head][k_dim] or [step][head][k_dim]; or several, with one more axis in
+        front of q. The budget is one of: count (rows a KV head), share (of the tokens), threshold
+        (the least estimated probability), mass (of the attention); cap bounds the rows of the last
+        two.
 
         exclude      half-open ranges of positions that the worker holds itself
         rows         return the K and V rows too, in row_dtype (default: the space's)
@@ -233,11 +303,15 @@ class Context:
         """
         return retrieve(self._client, [self], layers, q, attend=True, **options)
 
-    def fetch_rows(self, layer: int, positions: Sequence[Sequence[int]], row_dtype: str | None = None):
+    def fetch_rows(
+        self, layer: int, positions: Sequence[Sequence[int]], row_dtype: str | None = None
+    ):
         """(k, v) rows at `positions`, one list a KV head: each a list of arrays [n][dim]."""
         c = self.space.config
         if len(positions) != c.kv_heads:
-            raise error_of(Status.EINVAL, f"positions of {len(positions)} KV heads; the space has {c.kv_heads}")
+            raise error_of(
+                Status.EINVAL, f"positions of {len(positions)} KV heads; the space has {c.kv_heads}"
+            )
         counts = [len(one) for one in positions]
         flat = np.concatenate([np.asarray(one, np.uint32) for one in positions])
         dtype = NUMPY[row_dtype or c.dtype]
@@ -246,10 +320,17 @@ class Context:
         v_first = (k_bytes + 63) & ~63
         size = v_first + total * c.v_dim * dtype.itemsize
         memory = self._client._result_buffer(size)
-        self._client._call("cairn_fetch_rows", None, ctypes.byref(self._live()), layer,
-                           (ctypes.c_uint32 * len(counts))(*counts), flat.ctypes.data,
-                           number_of(DTYPES, row_dtype, "row_dtype") if row_dtype else 0,
-                           memory.ctypes.data, size)
+        self._client._call(
+            "cairn_fetch_rows",
+            None,
+            ctypes.byref(self._live()),
+            layer,
+            (ctypes.c_uint32 * len(counts))(*counts),
+            flat.ctypes.data,
+            number_of(DTYPES, row_dtype, "row_dtype") if row_dtype else 0,
+            memory.ctypes.data,
+            size,
+        )
         k = memory[:k_bytes].view(dtype).reshape(total, c.k_dim)
         v = memory[v_first:size].view(dtype).reshape(total, c.v_dim)
         cuts = np.cumsum(counts)[:-1]

@@ -1,7 +1,9 @@
-"""Keys of blocks and fingerprints of spaces in pure Python: BLAKE2b-256 over tagged, length-prefixed fields.
+"""Keys of blocks and fingerprints of spaces in pure Python: BLAKE2b-256 over tagged, length-
+prefixed fields.
 
-The bytes are those of libcairn (proto/README.md); tests/e2e/golden_keys.json holds both to them.  Use it where the
-library is not at hand, for example in a router that only needs to know which prompt has which chain.
+The bytes are those of libcairn (proto/README.md); tests/e2e/golden_keys.json holds both to them.
+Use it where the library is not at hand, for example in a router that only needs to know which
+prompt has which chain.
 """
 
 from __future__ import annotations
@@ -13,9 +15,26 @@ from collections.abc import Iterable, Sequence
 KEY_BYTES = 32
 
 # Numbers of a space in the order of their tags, which begin at 16.
-SPACE_NUMBERS = ("kind", "layers", "kv_heads", "k_dim", "v_dim", "dtype", "block_tokens", "cache_group", "tp_rank",
-                 "tp_size", "rope", "landmark_bits", "outliers", "run_tokens", "value_bits", "k_codec", "v_codec",
-                 "block_bytes")
+SPACE_NUMBERS = (
+    "kind",
+    "layers",
+    "kv_heads",
+    "k_dim",
+    "v_dim",
+    "dtype",
+    "block_tokens",
+    "cache_group",
+    "tp_rank",
+    "tp_size",
+    "rope",
+    "landmark_bits",
+    "outliers",
+    "run_tokens",
+    "value_bits",
+    "k_codec",
+    "v_codec",
+    "block_bytes",
+)
 
 
 def _field(hash_, tag: int, value: bytes) -> None:
@@ -44,8 +63,14 @@ def space_fingerprint(model: str, revision: str, layout: str, numbers: Sequence[
     return hash_.digest()
 
 
-def block_key(fingerprint: bytes, parent: bytes | None, tokens: Iterable[int], *, salt: bytes = b"",
-              adapter: bytes = b"") -> bytes:
+def block_key(
+    fingerprint: bytes,
+    parent: bytes | None,
+    tokens: Iterable[int],
+    *,
+    salt: bytes = b"",
+    adapter: bytes = b"",
+) -> bytes:
     """The key of one block of tokens after `parent` (None: it begins a chain)."""
     hash_ = _begin(b"cairn block key 1")
     _field(hash_, 2, fingerprint)
@@ -56,11 +81,20 @@ def block_key(fingerprint: bytes, parent: bytes | None, tokens: Iterable[int], *
     return hash_.digest()
 
 
-def chain_keys(fingerprint: bytes, block_tokens: int, tokens: Sequence[int], *, salt: bytes = b"",
-               adapter: bytes = b"", parent: bytes | None = None) -> list[bytes]:
+def chain_keys(
+    fingerprint: bytes,
+    block_tokens: int,
+    tokens: Sequence[int],
+    *,
+    salt: bytes = b"",
+    adapter: bytes = b"",
+    parent: bytes | None = None,
+) -> list[bytes]:
     """Keys of all full blocks of `tokens`, each the child of the one before."""
     keys = []
     for first in range(0, len(tokens) - block_tokens + 1, block_tokens):
-        parent = block_key(fingerprint, parent, tokens[first:first + block_tokens], salt=salt, adapter=adapter)
+        parent = block_key(
+            fingerprint, parent, tokens[first : first + block_tokens], salt=salt, adapter=adapter
+        )
         keys.append(parent)
     return keys

@@ -30,8 +30,8 @@ def _pointers(arrays) -> ctypes.Array:
 class Lease:
     """A hold on the longest stored prefix of a list of keys.
 
-    `found` keys of them are there, and stay until release, the deadline, or the connection's end.  As a context manager
-    it releases itself; `n, lease = space.lookup(keys)` works too.
+    `found` keys of them are there, and stay until release, the deadline, or the connection's end.
+    As a context manager it releases itself; `n, lease = space.lookup(keys)` works too.
     """
 
     def __init__(self, client, found: int, struct: lib.LeaseStruct):
@@ -76,7 +76,8 @@ class Space:
     def block_shape(self, layers: int | None = None) -> tuple[int, ...]:
         """Shape of a block (or of some layers of it) in `self.dtype`.
 
-        [layers][kv_heads][2][tokens][dim] when K and V have one dim; else K and V of a head are one row of elements.
+        [layers][kv_heads][2][tokens][dim] when K and V have one dim; else K and V of a head are one
+        row of elements.
         """
         c = self.config
         if c.kind == "opaque":
@@ -87,25 +88,33 @@ class Space:
         return (layers, c.kv_heads, c.block_tokens * (c.k_dim + c.v_dim))
 
     def pack_block(self, k, v, out: np.ndarray | None = None) -> np.ndarray:
-        """A block of k, v [layers][kv_heads][tokens][dim], in `out` (an array in an arena, say) or a new array."""
+        """A block of k, v [layers][kv_heads][tokens][dim], in `out` (an array in an arena, say) or
+        a new array."""
         c = self.config
         if np.shape(k)[2] != c.block_tokens:
-            raise error_of(Status.EINVAL, f"a block has {c.block_tokens} tokens, k has {np.shape(k)[2]}")
+            raise error_of(
+                Status.EINVAL, f"a block has {c.block_tokens} tokens, k has {np.shape(k)[2]}"
+            )
         if out is None:
             out = np.empty(self.block_shape(), self.dtype)
         pack_rows(k, v, c.layers, c.kv_heads, c.k_dim, c.v_dim, c.dtype, out)
         return out
 
     def unpack_block(self, block) -> tuple[np.ndarray, np.ndarray]:
-        """(k, v), each [layers][kv_heads][tokens][dim]: views into `block`, which may hold a range of layers."""
+        """(k, v), each [layers][kv_heads][tokens][dim]:
+
+        views into `block`, which may hold a range of layers.
+        """
         c = self.config
         data = block if isinstance(block, np.ndarray) else np.frombuffer(block, np.uint8)
         data = data.reshape(-1).view(self.dtype)
         width = c.block_tokens * (c.k_dim + c.v_dim)
         rows = data.reshape(-1, c.kv_heads, width)
         split, heads = c.block_tokens * c.k_dim, rows.shape[:2]
-        return (rows[:, :, :split].reshape(*heads, c.block_tokens, c.k_dim),
-                rows[:, :, split:].reshape(*heads, c.block_tokens, c.v_dim))
+        return (
+            rows[:, :, :split].reshape(*heads, c.block_tokens, c.k_dim),
+            rows[:, :, split:].reshape(*heads, c.block_tokens, c.v_dim),
+        )
 
     def new_blocks(self, count: int) -> np.ndarray:
         """[count][block] in memory shared with the daemon: fill it, then put it without a copy."""
@@ -114,43 +123,76 @@ class Space:
 
     # ---- keys ----
 
-    def chain_keys(self, tokens, *, salt: bytes = b"", adapter: bytes = b"",
-                   parent: bytes | None = None) -> list[bytes]:
-        """Keys of all full blocks of `tokens` (ids up to 2**32 - 1), each the child of the one before."""
+    def chain_keys(
+        self, tokens, *, salt: bytes = b"", adapter: bytes = b"", parent: bytes | None = None
+    ) -> list[bytes]:
+        """Keys of all full blocks of `tokens` (ids up to 2**32 - 1), each the child of the one
+        before."""
         ids = np.asarray(tokens)
-        if ids.size and (ids.min() < 0 or ids.max() > 0xffffffff):
+        if ids.size and (ids.min() < 0 or ids.max() > 0xFFFFFFFF):
             raise error_of(Status.EINVAL, "token ids are 0 to 4294967295")
         ids = np.ascontiguousarray(ids, np.uint32)
         count = ids.size // self.config.block_tokens
         keys = ctypes.create_string_buffer(max(1, count * KEY_BYTES))
         self.client._library.cairn_chain_keys(
-            self.fingerprint, self.config.block_tokens, salt or None, len(salt), adapter or None,
-            len(adapter), parent, ids.ctypes.data, ids.size, keys)
-        return [keys.raw[i * KEY_BYTES:(i + 1) * KEY_BYTES] for i in range(count)]
+            self.fingerprint,
+            self.config.block_tokens,
+            salt or None,
+            len(salt),
+            adapter or None,
+            len(adapter),
+            parent,
+            ids.ctypes.data,
+            ids.size,
+            keys,
+        )
+        return [keys.raw[i * KEY_BYTES : (i + 1) * KEY_BYTES] for i in range(count)]
 
     # ---- blocks ----
 
     def lookup(self, keys: Sequence[bytes], *, lease_s: float = 30.0) -> Lease:
         """The longest stored prefix of `keys`, held for `lease_s` seconds (0: not held)."""
         found, lease = ctypes.c_size_t(), lib.LeaseStruct()
-        self.client._call("cairn_lookup", None, self._number, join_keys(keys), len(keys),
-                          int(lease_s * 1000), ctypes.byref(found),
-                          ctypes.byref(lease) if lease_s > 0 else None)
+        self.client._call(
+            "cairn_lookup",
+            None,
+            self._number,
+            join_keys(keys),
+            len(keys),
+            int(lease_s * 1000),
+            ctypes.byref(found),
+            ctypes.byref(lease) if lease_s > 0 else None,
+        )
         return Lease(self.client, found.value, lease)
 
-    def try_put(self, keys: Sequence[bytes], blocks, *, parent: bytes | None = None,
-                parents: Sequence[bytes | None] | None = None, ack: str = "memory",
-                recompute_us: int = 0, ttl_s: float = 0) -> list[Status]:
+    def try_put(
+        self,
+        keys: Sequence[bytes],
+        blocks,
+        *,
+        parent: bytes | None = None,
+        parents: Sequence[bytes | None] | None = None,
+        ack: str = "memory",
+        recompute_us: int = 0,
+        ttl_s: float = 0,
+    ) -> list[Status]:
         """Stores blocks; one status a key: OK, EEXIST (it was there: fine), or why not.
 
-        blocks: one array [n][block], or a list of arrays or buffers.  Each key's parent is the key before it, the
-        first one's is `parent` (None: it begins a chain); or name all of them by `parents`.  ack="disk" returns once
-        the blocks would survive a crash.
+        blocks: one array [n][block], or a list of arrays or buffers.  Each key's parent is the key
+        before it, the first one's is `parent` (None: it begins a chain); or name all of them by
+        `parents`.  ack="disk" returns once the blocks would survive a crash.
         """
         if ack not in _ACKS:
             raise error_of(Status.EINVAL, f"ack: {ack!r} is not one of memory, disk")
-        args = lib.PutArgsStruct(space=self._number, keys=join_keys(keys), count=len(keys), parent=parent,
-                                 ack=_ACKS[ack], recompute_us=recompute_us, ttl_ms=int(ttl_s * 1000))
+        args = lib.PutArgsStruct(
+            space=self._number,
+            keys=join_keys(keys),
+            count=len(keys),
+            parent=parent,
+            ack=_ACKS[ack],
+            recompute_us=recompute_us,
+            ttl_ms=int(ttl_s * 1000),
+        )
         if parents is not None:
             args.parents = join_keys([one or bytes(KEY_BYTES) for one in parents])
         if isinstance(blocks, np.ndarray):
@@ -164,7 +206,7 @@ class Space:
         statuses = (ctypes.c_int * max(1, len(keys)))()
         if keys:
             self.client._call("cairn_put", None, ctypes.byref(args), statuses)
-        return [Status(status) for status in statuses[:len(keys)]]
+        return [Status(status) for status in statuses[: len(keys)]]
 
     def put(self, keys: Sequence[bytes], blocks, **options) -> list[Status]:
         """try_put, but a key that could not be stored raises."""
@@ -174,31 +216,49 @@ class Space:
                 raise self.client._status_error(status, "put: key", index)
         return statuses
 
-    def try_get(self, keys: Sequence[bytes], *, layers: tuple[int, int] | None = None,
-                lease: Lease | None = None, out=None) -> tuple[np.ndarray, list[Status]]:
-        """(blocks, statuses): blocks [n][block] (of layers [a, b) alone, if given), in `out` or new memory.
+    def try_get(
+        self,
+        keys: Sequence[bytes],
+        *,
+        layers: tuple[int, int] | None = None,
+        lease: Lease | None = None,
+        out=None,
+    ) -> tuple[np.ndarray, list[Status]]:
+        """(blocks, statuses): blocks [n][block] (of layers [a, b) alone, if given), in `out` or new
+        memory.
 
-        What a key without OK would have filled is not to be read.  New memory is shared with the daemon: no copy.
+        What a key without OK would have filled is not to be read.  New memory is shared with the
+        daemon: no copy.
         """
         first, end = layers or (0, self.config.layers)
         if layers and not 0 <= first < end <= self.config.layers:
-            raise error_of(Status.EINVAL, f"layers {layers}: a range inside 0 to {self.config.layers}")
+            raise error_of(
+                Status.EINVAL, f"layers {layers}: a range inside 0 to {self.config.layers}"
+            )
         piece = (end - first) * self.config.layer_bytes if layers else self.block_bytes
         size = len(keys) * piece
         if out is None:
             data = self.client._result_buffer(size)[:size] if size else np.empty(0, np.uint8)
         else:
             data = _writable(out, size)
-        args = lib.GetArgsStruct(space=self._number, keys=join_keys(keys), count=len(keys), layer_first=first,
-                                 layer_count=end - first if layers else 0, blocks=data.ctypes.data)
+        args = lib.GetArgsStruct(
+            space=self._number,
+            keys=join_keys(keys),
+            count=len(keys),
+            layer_first=first,
+            layer_count=end - first if layers else 0,
+            blocks=data.ctypes.data,
+        )
         if lease is not None:
             args.lease = lease._struct
         statuses = (ctypes.c_int * max(1, len(keys)))()
         if keys:
             self.client._call("cairn_get", None, ctypes.byref(args), statuses)
-        shape = self.block_shape(end - first) if self.config.kind == "attention" else self.block_shape()
+        shape = (
+            self.block_shape(end - first) if self.config.kind == "attention" else self.block_shape()
+        )
         blocks = data.view(self.dtype).reshape(len(keys), *shape) if out is None else out
-        return blocks, [Status(status) for status in statuses[:len(keys)]]
+        return blocks, [Status(status) for status in statuses[: len(keys)]]
 
     def get(self, keys: Sequence[bytes], **options) -> np.ndarray:
         """try_get, but a key that is not there raises NotFound; its `index` says which."""
@@ -211,21 +271,35 @@ class Space:
     def delete(self, keys: Sequence[bytes], *, purge: bool = False) -> list[Status]:
         """Removes blocks; one status a key (ENOENT: it was not there, EHELD: leased or pinned)."""
         statuses = (ctypes.c_int * max(1, len(keys)))()
-        self.client._call("cairn_delete", None, self._number, join_keys(keys), len(keys), purge, statuses)
-        return [Status(status) for status in statuses[:len(keys)]]
+        self.client._call(
+            "cairn_delete", None, self._number, join_keys(keys), len(keys), purge, statuses
+        )
+        return [Status(status) for status in statuses[: len(keys)]]
 
     # ---- contexts ----
 
     def open_context(self, keys: Sequence[bytes] = ()) -> Context:
-        """The chain of `keys`, all of which must be stored, opened for retrieval; none: an empty context."""
+        """The chain of `keys`, all of which must be stored, opened for retrieval;
+
+        none: an empty context.
+        """
         struct = lib.ContextStruct()
-        self.client._call("cairn_open_context", None, self._number, join_keys(keys), len(keys),
-                          ctypes.byref(struct))
+        self.client._call(
+            "cairn_open_context",
+            None,
+            self._number,
+            join_keys(keys),
+            len(keys),
+            ctypes.byref(struct),
+        )
         return Context(self, struct)
 
 
 def _writable(out, size_bytes: int) -> np.ndarray:
-    """`out` as bytes, exactly `size_bytes`, contiguous and writable: the caller's own memory, never a copy."""
+    """`out` as bytes, exactly `size_bytes`, contiguous and writable:
+
+    the caller's own memory, never a copy.
+    """
     array = out if isinstance(out, np.ndarray) else np.frombuffer(out, np.uint8)
     if array.nbytes != size_bytes:
         raise error_of(Status.EINVAL, f"out has {array.nbytes} bytes, not {size_bytes}")
