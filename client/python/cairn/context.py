@@ -27,7 +27,7 @@ class Selection:
 
     counts       [H]             rows chosen, <= k
     positions    [H][k]          ascending; beyond the count zero
-    scores       [H][k]          log of the group's softmax probability
+    scores       [H][k]          log of the group's softmax probability, excluded tokens counted
     lse_chosen   [Q]             log-sum-exp of the chosen
     lse_all      [Q]             log-sum-exp of all that were not excluded
     k_rows       [H][k][k_dim]   if rows were asked for, else None; v_rows alike

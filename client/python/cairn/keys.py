@@ -1,9 +1,8 @@
-"""Keys of blocks and fingerprints of spaces in pure Python: BLAKE2b-256 over tagged, length-
-prefixed fields.
+"""Keys of blocks and fingerprints of spaces in pure Python.
 
-The bytes are those of libcairn (proto/README.md); tests/e2e/golden_keys.json holds both to them.
-Use it where the library is not at hand, for example in a router that only needs to know which
-prompt has which chain.
+BLAKE2b-256 over tagged, length-prefixed fields.  The bytes are those of libcairn (proto/README.md);
+tests/e2e/golden_keys.json holds both to them.  Use it where the library is not at hand, for example
+in a router that only needs to know which prompt has which chain.
 """
 
 from __future__ import annotations
