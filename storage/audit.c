@@ -126,8 +126,7 @@ int cairn_store_audit_counters(const struct cairn_store *store)
             sums.nvme_blocks != stats->nvme_blocks || sums.dirty_blocks != stats->dirty_blocks ||
             sums.ram_only != store->ram_only || sums.holds != stats->holds ||
             sums.pins != stats->pins || sums.ram_bytes != cairn_ram_used_bytes(store->ram) ||
-            cairn_ram_backed_bytes(store->ram) > store->options.ram_bytes ||
-            store->slab_bytes_total > store->options.nvme_bytes)
+            cairn_ram_backed_bytes(store->ram) > store->options.ram_bytes)
                 return CAIRN_EINTERNAL;
         if (!spaces_agree(store, &sums) || !slabs_agree(store, sums.slots))
                 return CAIRN_EINTERNAL;

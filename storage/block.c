@@ -88,6 +88,20 @@ static bool raw_ready(const struct cairn_block *block)
         return block->resident && block->resident->parts[0].state == CAIRN_PART_READY;
 }
 
+// Keys are the worker's word: two blocks may each name the other as parent, and then neither would
+// ever be a leaf.
+bool cairn_block_closes_circle(const struct cairn_store *store, const struct cairn_block *block)
+{
+        const struct cairn_block *at =
+            cairn_table_find(&store->table, block->space, &block->parent);
+        for (uint32_t steps = 0; at && cairn_block_is(at, CAIRN_BLOCK_CHILD); steps++) {
+                if (steps == CAIRN_CHAIN_MAX || cairn_key_equal(&at->parent, &block->key))
+                        return true;
+                at = cairn_table_find(&store->table, at->space, &at->parent);
+        }
+        return false;
+}
+
 void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
 {
         assert(!cairn_block_is(block, CAIRN_BLOCK_VISIBLE | CAIRN_BLOCK_GHOST));
@@ -99,6 +113,10 @@ void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
         block->flags = (uint16_t)((block->flags | CAIRN_BLOCK_VISIBLE) & ~CAIRN_BLOCK_STALE);
         cairn_block_space(store, block)->blocks++;
         store->stats.blocks++;
+        // Only a block that has children already can close one.
+        if (block->children > 0 && cairn_block_is(block, CAIRN_BLOCK_CHILD) &&
+            cairn_block_closes_circle(store, block))
+                cairn_block_child_remove(store, block);
         child_ram_set(store, block, raw_ready(block));
         cairn_block_refresh(store, block);
 }
@@ -295,8 +313,8 @@ static void on_forgotten(struct cairn_catalog_op *catalog_op, int status)
                 bool absent = !other || cairn_block_is(other, CAIRN_BLOCK_GHOST);
                 if (absent && !cairn_block_is(block, CAIRN_BLOCK_BAD_SLOT) &&
                     cairn_block_is(block, CAIRN_BLOCK_STORED)) {
-                        cairn_block_publish(store, block);
                         cairn_block_child_add(store, block);
+                        cairn_block_publish(store, block);
                         child_ram_set(store, block, raw_ready(block));
                 }
         }

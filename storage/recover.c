@@ -279,14 +279,29 @@ static int on_block(void *arg, const struct cairn_catalog_block *record)
         return status == CAIRN_ENOENT ? drop_record(recovery, record) : status;
 }
 
+// A parent is older than its children unless it was put again. Every circle has such a younger
+// parent.
+static bool parent_is_younger(const struct cairn_store *store, const struct cairn_block *block)
+{
+        const struct cairn_block *parent =
+            cairn_table_find(&store->table, block->space, &block->parent);
+        return parent && parent->generation > block->generation;
+}
+
 // Parents and places in the eviction heaps, once all blocks are there: no ghost is made in vain.
 static void link_blocks(struct cairn_store *store)
 {
         uint32_t entries = cairn_table_entries(&store->table);
-        for (uint32_t id = 0; id < entries; id++) {
-                struct cairn_block *block = cairn_table_at(&store->table, id);
-                if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
-                        cairn_block_child_count(store, block);
+        for (int younger = 0; younger < 2; younger++) {
+                for (uint32_t id = 0; id < entries; id++) {
+                        struct cairn_block *block = cairn_table_at(&store->table, id);
+                        if (!cairn_block_is(block, CAIRN_BLOCK_VISIBLE) ||
+                            cairn_block_is(block, CAIRN_BLOCK_CHILD) ||
+                            parent_is_younger(store, block) != younger)
+                                continue;
+                        if (!younger || !cairn_block_closes_circle(store, block))
+                                (void)cairn_block_child_count(store, block); // refreshed below
+                }
         }
         entries = cairn_table_entries(&store->table);
         for (uint32_t id = 0; id < entries; id++) {

@@ -274,6 +274,12 @@ static bool evict_elsewhere(struct cairn_store *store)
         return oldest && cairn_evict_nvme(store, oldest, CAIRN_EVICT_BATCH_MAX) > 0;
 }
 
+void cairn_slab_shrink(struct cairn_store *store)
+{
+        if (store->slab_bytes_total > store->options.nvme_bytes && !remove_empty(store))
+                (void)evict_elsewhere(store); // what is held goes when it is let go
+}
+
 enum cairn_slab_answer cairn_slab_take(struct cairn_store *store, struct cairn_space_state *space,
                                        uint32_t *ret_slab, uint32_t *ret_slot)
 {

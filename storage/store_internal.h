@@ -26,6 +26,7 @@
 enum {
         CAIRN_NO_SLAB = UINT32_MAX,
         CAIRN_PART_COUNT = CAIRN_PARTS_COUNT,
+        CAIRN_CHAIN_MAX = 65536,    // ancestors that are looked at
         CAIRN_WAITING_MAX = 65536,  // puts and acquires that wait for RAM
         CAIRN_EVICT_BATCH_MAX = 64, // blocks that one shortage of slots evicts
         CAIRN_WRITE_ATTEMPTS_MAX = 2,
@@ -415,6 +416,7 @@ void cairn_block_load(struct cairn_store *store, struct cairn_block *block);
 // Counts it in its parent, or its parent's ghost, which is returned (NULL: a root) and wants a
 // refresh.
 struct cairn_block *cairn_block_child_count(struct cairn_store *store, struct cairn_block *block);
+bool cairn_block_closes_circle(const struct cairn_store *store, const struct cairn_block *block);
 void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_child_remove(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_stored(struct cairn_store *store, struct cairn_block *block, bool stored);
@@ -452,6 +454,7 @@ uint32_t cairn_slab_slots_of(const struct cairn_store *store, const struct cairn
 struct cairn_slab *cairn_slab_add(struct cairn_store *store, uint32_t slots, uint32_t *ret_index);
 void cairn_slab_drop(struct cairn_store *store, uint32_t index);
 uint32_t cairn_slab_index(const struct cairn_slab *slab);
+void cairn_slab_shrink(struct cairn_store *store); // a step towards a limit that was lowered
 bool cairn_slab_mark(struct cairn_slab *slab, uint32_t slot); // false: taken already
 
 // writer.c

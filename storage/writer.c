@@ -152,7 +152,7 @@ static void pump_space(struct cairn_store *store, struct cairn_space_state *spac
                         cairn_put_end(store, put, CAIRN_OK);
                         continue;
                 }
-                bool probe = cairn_store_now(store) >= store->retry_ms;
+                bool probe = put->attempts > 0 || cairn_store_now(store) >= store->retry_ms;
                 if (store->stats.nvme_failed && !probe) {
                         give_up(store, queue_pop(store, space), CAIRN_EIO);
                         continue;
@@ -285,6 +285,7 @@ static void sync_group(struct cairn_store *store)
 void cairn_writer_pump(struct cairn_store *store)
 {
         cairn_writer_retry(store);
+        cairn_slab_shrink(store);
         for (uint32_t i = 0; store->writes_queued > 0 && i < store->spaces_count; i++)
                 pump_space(store, store->spaces[i]);
         if (group_due(store))

@@ -34,6 +34,7 @@ struct sim_device {
         uint64_t tick;
         uint64_t requests;
         uint64_t fail_at;
+        bool stalled;
         struct cairn_device_request *first;
 };
 
@@ -74,6 +75,11 @@ static int64_t fault_of(struct sim_device *sim, const struct cairn_device_reques
         sim->requests++;
         if (sim->fail_at == sim->requests || sim_chance(&sim->random, sim->faults.eio_share))
                 return -EIO;
+        if (request->kind == CAIRN_DEVICE_WRITE &&
+            sim_chance(&sim->random, sim->faults.write_share)) {
+                static const int64_t errors[] = {-EIO, -ENOSPC, -EFBIG};
+                return errors[sim_below(&sim->random, 3)];
+        }
         if (request->kind == CAIRN_DEVICE_CREATE &&
             sim_chance(&sim->random, sim->faults.enospc_share))
                 return -ENOSPC;
@@ -170,6 +176,8 @@ static int64_t run(struct sim_device *sim, struct cairn_device_request *request)
 static void sim_reap(struct cairn_device *device)
 {
         struct sim_device *sim = self_of(device);
+        if (sim->stalled)
+                return;
         sim->tick++;
         struct cairn_device_request *due = NULL;
         struct cairn_device_request **link = &sim->first;
@@ -286,6 +294,16 @@ struct cairn_device *sim_device_device(struct sim_device *sim)
 void sim_device_faults(struct sim_device *sim, const struct sim_faults *faults)
 {
         sim->faults = *faults;
+}
+
+void sim_device_capacity(struct sim_device *sim, uint64_t capacity_bytes)
+{
+        sim->capacity_bytes = capacity_bytes;
+}
+
+void sim_device_stall(struct sim_device *sim, bool stalled)
+{
+        sim->stalled = stalled;
 }
 
 void sim_device_fail_at(struct sim_device *sim, uint64_t request)

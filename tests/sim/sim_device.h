@@ -12,6 +12,7 @@ struct sim_faults {
         uint32_t short_share;
         uint32_t again_share;
         uint32_t eio_share;
+        uint32_t write_share;  // of writes alone: EIO, ENOSPC or EFBIG
         uint32_t enospc_share; // of creations
         uint32_t flip_share;   // of reads: a bit is wrong on its way
         uint32_t latency_max;  // reaps that a request may take
@@ -23,6 +24,8 @@ struct sim_device *sim_device_create(uint64_t seed, uint64_t capacity_bytes);
 void sim_device_destroy(struct sim_device *sim);
 struct cairn_device *sim_device_device(struct sim_device *sim);
 void sim_device_faults(struct sim_device *sim, const struct sim_faults *faults);
+void sim_device_capacity(struct sim_device *sim, uint64_t capacity_bytes);
+void sim_device_stall(struct sim_device *sim, bool stalled); // nothing ends meanwhile
 void sim_device_fail_at(struct sim_device *sim, uint64_t request);
 uint64_t sim_device_requests(const struct sim_device *sim);
 // Power is cut: what was under way is gone.
