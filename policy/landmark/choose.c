@@ -29,6 +29,8 @@ static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t cand
         const uint8_t *row = code_run + l->k_rows + (size_t)token * l->k_row_bytes;
         for (uint32_t at = 0; at < l->k_row_bytes; at += 64)
                 __builtin_prefetch(row + at);
+        for (uint32_t q = 0; q < s->n_queries; q++)
+                __builtin_prefetch(s->scores + (size_t)q * s->n_slots + s->candidates[candidate]);
         if (l->k_row_scales != CAIRN_LANDMARK_NONE)
                 __builtin_prefetch(code_run + l->k_row_scales + (size_t)token * 4);
 }
@@ -208,6 +210,25 @@ static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, fl
         return (float)(mass * others * sqrt(noise + bias * bias));
 }
 
+// Leaves the scores as the rest wants them: candidates that were not chosen get their re-rank
+// scores back.
+static void leave_rest(struct cairn_landmark_selection *s)
+{
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                const float *scores = s->candidate_scores + (size_t)q * s->stride;
+                float *slots = s->scores + (size_t)q * s->n_slots;
+                for (uint32_t i = 0; i < s->stride; i++)
+                        s->candidate_work[i] =
+                            i < s->n_candidates && !s->chosen[i] ? scores[i] : -INFINITY;
+                for (uint32_t i = 0; i < s->n_candidates; i++)
+                        if (!s->chosen[i])
+                                slots[s->candidates[i]] = scores[i];
+                s->lse_rest[q] =
+                    cairn_lse_add(cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride),
+                                  s->lse_others[q]);
+        }
+}
+
 static void write_result(struct cairn_landmark_selection *s, struct cairn_landmark_result *result)
 {
         bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
@@ -256,4 +277,5 @@ void cairn_landmark_select_finish(struct cairn_landmark_selection *s,
             s->candidate_scores, s->stride, s->n_queries, s->lse, s->stride, s->candidate_keys);
         choose(s, ret_result->lse_all);
         write_result(s, ret_result);
+        leave_rest(s);
 }

@@ -18,7 +18,8 @@ enum {
         CAIRN_OUTLIER_WEIGHTS_MAX =
             128, // sum of the weights' sizes: sums of products with bytes fit 16 bits
         CAIRN_QUERY_MAX = 8191, // size of a quantized query element: sums over 576 dims fit 32 bits
-        CAIRN_WEIGHTS_SUM_MAX = 520, // of a group of value weights, each at most 255
+        CAIRN_WEIGHT_TOKENS = 128,   // whose values are summed in 16 bits
+        CAIRN_WEIGHTS_SUM_MAX = 520, // of their weights, each at most 255
         CAIRN_DIM_PADDED_MAX = 576,  // the largest dim, padded to 16 or 32
 };
 
@@ -97,14 +98,15 @@ struct cairn_kernels {
         // the norm; ties: the lower code.
         void (*nearest)(const float *y, uint32_t subs, float inverse, uint32_t bits,
                         uint8_t *ret_codes, float *ret_points);
-        // Value weights of 32 tokens as bytes in units of *ret_unit: weights[t] * scales[t], so
-        // that the bytes add up to no more than CAIRN_WEIGHTS_SUM_MAX. All zeros and a unit of 0
-        // when nothing weighs.
-        void (*byte_weights)(const float *weights, const uint16_t *scales, uint8_t *ret_bytes,
-                             float *ret_unit);
-        // out[q * out_stride + planar dim] += units[q] * sum over the 32 tokens of weights[q * 32 +
-        // t] * point. codes: one group, [blocks][8][32]; bits 2 or 4.
-        void (*value_sums)(const uint8_t *codes, uint32_t blocks, uint32_t bits,
+        // Value weights of n tokens (32, 64, 96 or 128) as bytes in units of *ret_unit: weights[t]
+        // * scales[t], so that the bytes add up to no more than CAIRN_WEIGHTS_SUM_MAX. All zeros
+        // and a unit of 0 when nothing weighs.
+        void (*byte_weights)(const float *weights, const uint16_t *scales, uint32_t n,
+                             uint8_t *ret_bytes, float *ret_unit);
+        // out[q * out_stride + planar dim] += units[q] * sum over tokens of
+        // weights[q * CAIRN_WEIGHT_TOKENS + t] * point.
+        // codes: up to 4 groups, each [blocks][8][32]; bits 2 or 4.
+        void (*value_sums)(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
                            const uint8_t *weights, const float *units, uint32_t queries, float *out,
                            uint32_t out_stride);
 };

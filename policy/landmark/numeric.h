@@ -125,13 +125,13 @@ static inline double cairn_log(double x)
         return (double)exponent * 0.693147180559945309417 + 2 * z * (1 + sum);
 }
 
-// Units of byte weights: their sum may reach 504 before rounding (32 * 0.5 more after it), each
-// 255.
-static inline float cairn_byte_weights_inverse(float total, float max)
+// Bytes a unit for n weights: their sum stays within 520 after rounding (n / 2 more at worst), each
+// within 255.
+static inline float cairn_byte_weights_inverse(float total, float max, uint32_t n)
 {
         if (!(max > 1e-30f))
                 return 0;
-        float by_total = 504.0f / total, by_max = 255.0f / max;
+        float by_total = (519.0f - 0.5f * (float)n) / total, by_max = 255.0f / max;
         return by_total < by_max ? by_total : by_max;
 }
 

@@ -13,8 +13,10 @@ struct rest {
         float *coded;   // [queries][value_dim], rotated
         float *plain;   // [queries][padded]
         float *weights; // [queries][CAIRN_RUN_TOKENS_MAX]
-        uint8_t *bytes; // [batch][32]
+        uint8_t *bytes; // [batch][CAIRN_WEIGHT_TOKENS]
         float *total;   // [queries], log-sum-exp of the whole rest
+        float *share;   // [queries], mass of the rest
+        float *ones;    // [CAIRN_RUN_TOKENS_MAX]
         float *run_max; // [queries][runs padded], for the log-sum-exp of these pieces
         float *run_sum;
         float *work;
@@ -33,8 +35,10 @@ static size_t carve(struct rest *r, const struct cairn_landmark_layout *layout, 
         r->coded = cairn_scratch_take(&scratch, queries * layout->value_dim * sizeof(float));
         r->plain = cairn_scratch_take(&scratch, queries * r->padded * sizeof(float));
         r->weights = cairn_scratch_take(&scratch, queries * CAIRN_RUN_TOKENS_MAX * sizeof(float));
-        r->bytes = cairn_scratch_take(&scratch, CAIRN_BATCH * CAIRN_GROUP_TOKENS);
+        r->bytes = cairn_scratch_take(&scratch, CAIRN_BATCH * CAIRN_WEIGHT_TOKENS);
         r->total = cairn_scratch_take(&scratch, queries * sizeof(float));
+        r->share = cairn_scratch_take(&scratch, queries * sizeof(float));
+        r->ones = cairn_scratch_take(&scratch, CAIRN_RUN_TOKENS_MAX * sizeof(float));
         r->run_max = cairn_scratch_take(&scratch, records * sizeof(float));
         r->run_sum = cairn_scratch_take(&scratch, records * sizeof(float));
         r->work = cairn_scratch_take(&scratch, runs_padded * sizeof(float));
@@ -58,63 +62,25 @@ size_t cairn_landmark_rest_scratch_bytes(const struct cairn_landmark_request *re
         return carve(&r, request->layout, request->n_queries, count_runs(request), NULL);
 }
 
-// The first candidate at or behind a slot.
-static uint32_t candidate_at(const struct cairn_landmark_selection *s, uint32_t slot)
-{
-        uint32_t low = 0, high = s->n_candidates;
-        while (low < high) {
-                uint32_t middle = (low + high) / 2;
-                if (s->candidates[middle] < slot)
-                        low = middle + 1;
-                else
-                        high = middle;
-        }
-        return low;
-}
-
-// Log-sum-exp of the whole rest for one query head: the others, and the candidates that were not
-// chosen.
-static float rest_total(const struct cairn_landmark_selection *s, uint32_t q)
-{
-        const float *scores = s->candidate_scores + (size_t)q * s->stride;
-        for (uint32_t i = 0; i < s->stride; i++)
-                s->candidate_work[i] = i < s->n_candidates && !s->chosen[i] ? scores[i] : -INFINITY;
-        return cairn_lse_add(cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride),
-                             s->lse_others[q]);
-}
-
-// Weights of a run's tokens; returns whether they are worth summing.
+// Weights of a run's tokens; returns whether they are worth summing. Scores of chosen tokens are
+// -inf by now.
 static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t record, float skip)
 {
         const struct cairn_landmark_selection *s = r->s;
-        uint32_t from = candidate_at(s, base);
         bool worth = false;
-        float ones[CAIRN_RUN_TOKENS_MAX];
-        for (uint32_t i = 0; i < n; i++)
-                ones[i] = 1;
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 float *weights = r->weights + (size_t)q * CAIRN_RUN_TOKENS_MAX;
+                const float *scores = s->scores + (size_t)q * s->n_slots + base;
                 float total = r->total[q];
-                size_t at = (size_t)q * s->n_runs_padded + record;
                 if (total == -INFINITY) {
                         memset(weights, 0, n * sizeof(float));
                         continue;
                 }
-                s->kernels->exp_weights(s->scores + (size_t)q * s->n_slots + base, n, total,
-                                        weights);
-                float most = s->run_sum[at] * cairn_exp_negative(s->run_max[at] - total);
-                for (uint32_t i = from; i < s->n_candidates && s->candidates[i] < base + n; i++) {
-                        if (s->chosen[i])
-                                continue;
-                        float score = s->candidate_scores[(size_t)q * s->stride + i];
-                        weights[s->candidates[i] - base] = cairn_exp_negative(score - total);
-                        most = most + weights[s->candidates[i] - base];
-                }
-                float sum = s->kernels->dot(weights, ones, n);
+                s->kernels->exp_weights(scores, n, total, weights);
+                float sum = s->kernels->dot(weights, r->ones, n);
                 r->run_max[(size_t)q * r->runs_padded + record] = sum > 0 ? total : -INFINITY;
                 r->run_sum[(size_t)q * r->runs_padded + record] = sum;
-                float whole = cairn_exp_negative(total - s->lse[q]);
-                worth = worth || most * whole >= skip;
+                worth = worth || sum * r->share[q] >= skip;
         }
         return worth;
 }
@@ -146,30 +112,29 @@ static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, 
         const struct cairn_landmark_layout *l = s->layout;
         uint32_t bits = l->shape.value_bits, group_bytes = l->value_dim * bits * 4;
         uint32_t blocks = group_bytes / CAIRN_VALUE_BLOCK_BYTES;
+        const uint8_t *code_run = piece->code_run;
         float step = cairn_grid_of(bits)->step;
-        for (uint32_t t = 0; t < n; t += CAIRN_GROUP_TOKENS) {
+        for (uint32_t t = 0; t < n; t += CAIRN_WEIGHT_TOKENS) {
                 uint32_t group = (first + t) / CAIRN_GROUP_TOKENS;
-                const uint8_t *code_run = piece->code_run;
+                uint32_t tokens = cairn_min_u32(n - t, CAIRN_WEIGHT_TOKENS);
+                uint32_t groups = tokens / CAIRN_GROUP_TOKENS;
                 const uint8_t *codes = code_run + l->value_codes + (size_t)group * group_bytes;
                 const uint16_t *scales =
                     (const uint16_t *)(const void *)(code_run + l->value_scales +
                                                      (size_t)(first + t) * 2);
                 for (uint32_t q0 = 0; q0 < s->n_queries; q0 += CAIRN_BATCH) {
                         uint32_t batch = cairn_min_u32(s->n_queries - q0, CAIRN_BATCH);
-                        float units[CAIRN_BATCH], any = 0;
+                        float units[CAIRN_BATCH];
                         for (uint32_t i = 0; i < batch; i++) {
                                 s->kernels->byte_weights(
                                     r->weights + (size_t)(q0 + i) * CAIRN_RUN_TOKENS_MAX + t,
-                                    scales, r->bytes + i * CAIRN_GROUP_TOKENS, &units[i]);
+                                    scales, tokens, r->bytes + i * CAIRN_WEIGHT_TOKENS, &units[i]);
                                 units[i] = units[i] * step;
-                                any = any + units[i];
                         }
-                        if (q0 == 0)
-                                prefetch_codes(r, piece, group + 2, group_bytes);
-                        if (any > 0)
-                                s->kernels->value_sums(codes, blocks, bits, r->bytes, units, batch,
-                                                       r->coded + (size_t)q0 * l->value_dim,
-                                                       l->value_dim);
+                        for (uint32_t g = 0; g < groups && q0 == 0; g++)
+                                prefetch_codes(r, piece, group + groups + g, group_bytes);
+                        s->kernels->value_sums(codes, groups, blocks, bits, r->bytes, units, batch,
+                                               r->coded + (size_t)q0 * l->value_dim, l->value_dim);
                 }
         }
 }
@@ -249,8 +214,12 @@ void cairn_landmark_rest(const struct cairn_landmark_selection *selection, uint3
                 r.run_max[i] = -INFINITY;
                 r.run_sum[i] = 0;
         }
-        for (uint32_t q = 0; q < s->n_queries; q++)
-                r.total[q] = rest_total(s, q);
+        for (uint32_t i = 0; i < CAIRN_RUN_TOKENS_MAX; i++)
+                r.ones[i] = 1;
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                r.total[q] = s->lse_rest[q];
+                r.share[q] = cairn_exp_negative(r.total[q] - s->lse[q]);
+        }
         for (uint32_t p = first_piece; p < first_piece + n_pieces; p++)
                 add_piece(&r, p, skip == 0 ? skip_default : skip);
         write_partial(&r, ret_partial);

@@ -245,23 +245,28 @@ ALWAYS void add_columns(__m256i sums, float unit, float *out)
         body_store(out, body_load(out) + x * unit);
 }
 
-// One block of 16 sub-quantizers for a constant number of queries and coordinates.
-ALWAYS void value_block(const uint8_t *codes, const __m256i points[2],
-                        const __m256i weights[CAIRN_BATCH][8], const float *units,
-                        const uint32_t dims, const uint32_t queries, uint32_t subs, float *out,
-                        uint32_t out_stride)
+enum {
+        QUADS_MAX = CAIRN_WEIGHT_TOKENS / 4
+};
+
+// One block of 16 sub-quantizers of up to 4 groups, for a constant number of queries and
+// coordinates.
+ALWAYS void value_block(const uint8_t *codes, size_t group_bytes, uint32_t groups,
+                        const __m256i points[2], const __m256i weights[][QUADS_MAX],
+                        const float *units, const uint32_t dims, const uint32_t queries,
+                        uint32_t subs, float *out, uint32_t out_stride)
 {
         const __m256i nibble = _mm256_set1_epi8(15);
         for (uint32_t half = 0; half < 2; half++) {
+                const __m128i shift = _mm_cvtsi32_si128(half ? 4 : 0);
                 __m256i sums[CAIRN_BATCH][2];
                 CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++)
                         sums[q][0] = sums[q][1] = _mm256_setzero_si256();
-                CAIRN_UNROLL
-                for (uint32_t quad = 0; quad < 8; quad++) {
-                        __m256i code = load32(codes + quad * 32);
-                        code = half ? _mm256_srli_epi16(code, 4) : code;
-                        code = _mm256_and_si256(code, nibble);
+                for (uint32_t quad = 0; quad < groups * 8; quad++) {
+                        __m256i code =
+                            load32(codes + (size_t)(quad / 8) * group_bytes + quad % 8 * 32);
+                        code = _mm256_and_si256(_mm256_srl_epi16(code, shift), nibble);
                         CAIRN_UNROLL
                         for (uint32_t i = 0; i < dims; i++) {
                                 __m256i x = _mm256_shuffle_epi8(points[i], code);
@@ -272,47 +277,62 @@ ALWAYS void value_block(const uint8_t *codes, const __m256i points[2],
                         }
                 }
                 CAIRN_UNROLL
-                for (uint32_t q = 0; q < queries; q++)
+                for (uint32_t q = 0; q < queries; q++) {
                         CAIRN_UNROLL
-                for (uint32_t i = 0; i < dims; i++)
-                        add_columns(sums[q][i], units[q],
-                                    out + (size_t)q * out_stride + i * subs + half * 8);
+                        for (uint32_t i = 0; i < dims; i++)
+                                add_columns(sums[q][i], units[q],
+                                            out + (size_t)q * out_stride + i * subs + half * 8);
+                }
         }
 }
 
-static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
-                       const float *units, uint32_t queries, float *out, uint32_t out_stride)
+// Weights of 4 tokens as kernels want them: the first pair all over the lower lane, the second over
+// the upper.
+ALWAYS void widen_weights(const uint8_t *weights, uint32_t queries, uint32_t quads,
+                          __m256i wide[][QUADS_MAX])
 {
-        const struct cairn_grid *grid = cairn_grid_of(bits);
         const __m256i pairs = _mm256_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 2, 3,
                                                2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3);
-        __m256i wide[CAIRN_BATCH][8], points[2];
-        int8_t table[2][CAIRN_GRID_POINTS];
-        uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
-        for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
-                for (uint32_t i = 0; i < grid->dims; i++)
-                        table[i][c] = grid->points[c * grid->dims + i];
-        for (uint32_t i = 0; i < 2; i++)
-                points[i] = load16_twice(table[i < grid->dims ? i : 0]);
         for (uint32_t q = 0; q < queries; q++)
-                for (uint32_t quad = 0; quad < 8; quad++) {
+                for (uint32_t quad = 0; quad < quads; quad++) {
                         int32_t four;
-                        memcpy(&four, weights + q * CAIRN_GROUP_TOKENS + quad * 4, sizeof four);
+                        memcpy(&four, weights + q * CAIRN_WEIGHT_TOKENS + quad * 4, sizeof four);
                         wide[q][quad] = _mm256_shuffle_epi8(_mm256_set1_epi32(four), pairs);
                 }
+}
+
+static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
+                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
+                       uint32_t out_stride)
+{
+        const struct cairn_grid *grid = cairn_grid_of(bits);
+        __m256i wide[CAIRN_BATCH][QUADS_MAX], points[2];
+        int8_t table[2][CAIRN_GRID_POINTS];
+        uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
+        size_t bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
+        for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
+                for (uint32_t i = 0; i < 2; i++)
+                        table[i][c] = grid->points[c * grid->dims + (i < grid->dims ? i : 0)];
+        points[0] = load16_twice(table[0]);
+        points[1] = load16_twice(table[1]);
+        widen_weights(weights, queries, groups * 8, wide);
         for (uint32_t b = 0; b < blocks; b++) {
                 const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
                 float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
-                if (grid->dims == 2 && queries == 4)
-                        value_block(at, points, wide, units, 2, 4, subs, to, out_stride);
-                else if (grid->dims == 2)
-                        for (uint32_t q = 0; q < queries; q++)
-                                value_block(at, points, wide + q, units + q, 2, 1, subs,
-                                            to + (size_t)q * out_stride, out_stride);
-                else
-                        for (uint32_t q = 0; q < queries; q++)
-                                value_block(at, points, wide + q, units + q, 1, 1, subs,
-                                            to + (size_t)q * out_stride, out_stride);
+                if (grid->dims == 2 && queries == 4) {
+                        value_block(at, bytes, groups, points, wide, units, 2, 4, subs, to,
+                                    out_stride);
+                        continue;
+                }
+                for (uint32_t q = 0; q < queries; q++) {
+                        float *own = to + (size_t)q * out_stride;
+                        if (grid->dims == 2)
+                                value_block(at, bytes, groups, points, wide + q, units + q, 2, 1,
+                                            subs, own, out_stride);
+                        else
+                                value_block(at, bytes, groups, points, wide + q, units + q, 1, 1,
+                                            subs, own, out_stride);
+                }
         }
 }
 

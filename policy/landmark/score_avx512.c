@@ -287,10 +287,14 @@ ALWAYS void add_columns(__m512i sums, float unit, float *out)
         _mm256_storeu_ps(out, _mm256_add_ps(_mm256_loadu_ps(out), x));
 }
 
-ALWAYS void value_block(const uint8_t *codes, const __m512i points[2],
-                        const __m512i weights[CAIRN_BATCH][4], const float *units,
-                        const uint32_t dims, const uint32_t queries, uint32_t subs, float *out,
-                        uint32_t out_stride)
+enum {
+        EIGHTS_MAX = CAIRN_WEIGHT_TOKENS / 8
+};
+
+ALWAYS void value_block(const uint8_t *codes, size_t group_bytes, uint32_t groups,
+                        const __m512i points[2], const __m512i weights[][EIGHTS_MAX],
+                        const float *units, const uint32_t dims, const uint32_t queries,
+                        uint32_t subs, float *out, uint32_t out_stride)
 {
         const __m512i nibble = _mm512_set1_epi8(15);
         for (uint32_t half = 0; half < 2; half++) {
@@ -298,9 +302,9 @@ ALWAYS void value_block(const uint8_t *codes, const __m512i points[2],
                 CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++)
                         sums[q][0] = sums[q][1] = _mm512_setzero_si512();
-                CAIRN_UNROLL
-                for (uint32_t i = 0; i < 4; i++) {
-                        __m512i code = _mm512_loadu_si512(codes + i * 64);
+                for (uint32_t eight = 0; eight < groups * 4; eight++) {
+                        __m512i code = _mm512_loadu_si512(
+                            codes + (size_t)(eight / 4) * group_bytes + eight % 4 * 64);
                         code = half ? _mm512_srli_epi16(code, 4) : code;
                         code = _mm512_and_si512(code, nibble);
                         CAIRN_UNROLL
@@ -309,25 +313,28 @@ ALWAYS void value_block(const uint8_t *codes, const __m512i points[2],
                                 CAIRN_UNROLL
                                 for (uint32_t q = 0; q < queries; q++)
                                         sums[q][d] = _mm512_add_epi16(
-                                            sums[q][d], _mm512_maddubs_epi16(weights[q][i], x));
+                                            sums[q][d], _mm512_maddubs_epi16(weights[q][eight], x));
                         }
                 }
                 CAIRN_UNROLL
-                for (uint32_t q = 0; q < queries; q++)
+                for (uint32_t q = 0; q < queries; q++) {
                         CAIRN_UNROLL
-                for (uint32_t d = 0; d < dims; d++)
-                        add_columns(sums[q][d], units[q],
-                                    out + (size_t)q * out_stride + d * subs + half * 8);
+                        for (uint32_t d = 0; d < dims; d++)
+                                add_columns(sums[q][d], units[q],
+                                            out + (size_t)q * out_stride + d * subs + half * 8);
+                }
         }
 }
 
-static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
-                       const float *units, uint32_t queries, float *out, uint32_t out_stride)
+static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
+                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
+                       uint32_t out_stride)
 {
         const struct cairn_grid *grid = cairn_grid_of(bits);
-        __m512i wide[CAIRN_BATCH][4], points[2];
+        __m512i wide[CAIRN_BATCH][EIGHTS_MAX], points[2];
         uint8_t table[2][64], pairs[64];
         uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
+        size_t bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
         for (uint32_t i = 0; i < 64; i++) {
                 pairs[i] = (uint8_t)(i / 16 * 2 + i % 2);
                 for (uint32_t d = 0; d < 2; d++)
@@ -337,25 +344,29 @@ static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, con
         for (uint32_t d = 0; d < 2; d++)
                 points[d] = _mm512_loadu_si512(table[d]);
         for (uint32_t q = 0; q < queries; q++)
-                for (uint32_t i = 0; i < 4; i++) {
+                for (uint32_t i = 0; i < groups * 4; i++) {
                         int64_t eight;
-                        memcpy(&eight, weights + q * CAIRN_GROUP_TOKENS + i * 8, sizeof eight);
+                        memcpy(&eight, weights + q * CAIRN_WEIGHT_TOKENS + i * 8, sizeof eight);
                         wide[q][i] = _mm512_shuffle_epi8(_mm512_set1_epi64(eight),
                                                          _mm512_loadu_si512(pairs));
                 }
         for (uint32_t b = 0; b < blocks; b++) {
                 const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
                 float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
-                if (grid->dims == 2 && queries == 4)
-                        value_block(at, points, wide, units, 2, 4, subs, to, out_stride);
-                else if (grid->dims == 2)
-                        for (uint32_t q = 0; q < queries; q++)
-                                value_block(at, points, wide + q, units + q, 2, 1, subs,
-                                            to + (size_t)q * out_stride, out_stride);
-                else
-                        for (uint32_t q = 0; q < queries; q++)
-                                value_block(at, points, wide + q, units + q, 1, 1, subs,
-                                            to + (size_t)q * out_stride, out_stride);
+                if (grid->dims == 2 && queries == 4) {
+                        value_block(at, bytes, groups, points, wide, units, 2, 4, subs, to,
+                                    out_stride);
+                        continue;
+                }
+                for (uint32_t q = 0; q < queries; q++) {
+                        float *own = to + (size_t)q * out_stride;
+                        if (grid->dims == 2)
+                                value_block(at, bytes, groups, points, wide + q, units + q, 2, 1,
+                                            subs, own, out_stride);
+                        else
+                                value_block(at, bytes, groups, points, wide + q, units + q, 1, 1,
+                                            subs, own, out_stride);
+                }
         }
 }
 

@@ -341,24 +341,25 @@ static void body_nearest(const float *y, uint32_t subs, float inverse, uint32_t 
         }
 }
 
-static void body_byte_weights(const float *weights, const uint16_t *scales, uint8_t *ret_bytes,
-                              float *ret_unit)
+static void body_byte_weights(const float *weights, const uint16_t *scales, uint32_t n,
+                              uint8_t *ret_bytes, float *ret_unit)
 {
-        enum {
-                VECTORS = CAIRN_GROUP_TOKENS / LANES
-        };
-        vf products[VECTORS], parts[PARTS] = {{0}}, max = {0};
-        CAIRN_UNROLL
-        for (uint32_t i = 0; i < VECTORS; i++) {
-                products[i] = body_load(weights + i * LANES) * body_halves(scales + i * LANES);
-                parts[i % PARTS] = parts[i % PARTS] + products[i];
-                max = body_max(products[i], max);
+        float products[CAIRN_WEIGHT_TOKENS];
+        vf parts[PARTS] = {{0}}, max = {0};
+        for (uint32_t i = 0; i < n; i += CAIRN_LANES) {
+                CAIRN_UNROLL
+                for (uint32_t p = 0; p < PARTS; p++) {
+                        uint32_t at = i + p * LANES;
+                        vf product = body_load(weights + at) * body_halves(scales + at);
+                        body_store(products + at, product);
+                        parts[p] = parts[p] + product;
+                        max = body_max(product, max);
+                }
         }
-        float inverse = cairn_byte_weights_inverse(body_total(parts), body_highest(max));
-        CAIRN_UNROLL
-        for (uint32_t i = 0; i < VECTORS; i++) {
-                body_to_bytes(body_round(products[i] * inverse), (int8_t *)ret_bytes + i * LANES);
-        }
+        float inverse = cairn_byte_weights_inverse(body_total(parts), body_highest(max), n);
+        for (uint32_t i = 0; i < n; i += LANES)
+                body_to_bytes(body_round(body_load(products + i) * inverse),
+                              (int8_t *)ret_bytes + i);
         *ret_unit = inverse > 0 ? 1.0f / inverse : 0;
 }
 

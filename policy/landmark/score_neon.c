@@ -153,12 +153,13 @@ static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, 
 
 // One half (low or high nibbles) of a block for one query and coordinate: 8 columns of 16-bit sums,
 // added to floats.
-ALWAYS void value_half(const uint8_t *codes, int8x16_t points, uint32_t half,
-                       const uint8_t *weights, float unit, float *out)
+ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups, int8x16_t points,
+                       uint32_t half, const uint8_t *weights, float unit, float *out)
 {
         int16x8_t sum = vdupq_n_s16(0);
-        for (uint32_t pair = 0; pair < 16; pair++) {
-                uint8x16_t code = vld1q_u8(codes + pair * 16);
+        for (uint32_t pair = 0; pair < groups * 16; pair++) {
+                uint8x16_t code =
+                    vld1q_u8(codes + (size_t)(pair / 16) * group_bytes + pair % 16 * 16);
                 code = half ? vshrq_n_u8(code, 4) : vandq_u8(code, vdupq_n_u8(15));
                 int8x16_t x = vqtbl1q_s8(points, code);
                 int8x8_t first = vget_low_s8(vuzp1q_s8(x, x));
@@ -172,11 +173,13 @@ ALWAYS void value_half(const uint8_t *codes, int8x16_t points, uint32_t half,
         body_store(out + 4, body_load(out + 4) + high * unit);
 }
 
-static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
-                       const float *units, uint32_t queries, float *out, uint32_t out_stride)
+static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
+                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
+                       uint32_t out_stride)
 {
         const struct cairn_grid *grid = cairn_grid_of(bits);
         uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
+        size_t bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
         for (uint32_t i = 0; i < grid->dims; i++) {
                 int8_t table[CAIRN_GRID_POINTS];
                 for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
@@ -184,8 +187,8 @@ static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, con
                 int8x16_t points = vld1q_s8(table);
                 for (uint32_t b = 0; b < blocks * 2; b++)
                         for (uint32_t q = 0; q < queries; q++)
-                                value_half(codes + (size_t)(b / 2) * CAIRN_VALUE_BLOCK_BYTES,
-                                           points, b % 2, weights + q * CAIRN_GROUP_TOKENS,
+                                value_half(codes + (size_t)(b / 2) * CAIRN_VALUE_BLOCK_BYTES, bytes,
+                                           groups, points, b % 2, weights + q * CAIRN_WEIGHT_TOKENS,
                                            units[q],
                                            out + (size_t)q * out_stride + i * subs + b * 8);
         }

@@ -232,33 +232,36 @@ static void nearest(const float *y, uint32_t subs, float inverse, uint32_t bits,
         }
 }
 
-static void byte_weights(const float *weights, const uint16_t *scales, uint8_t *ret_bytes,
-                         float *ret_unit)
+static void byte_weights(const float *weights, const uint16_t *scales, uint32_t n,
+                         uint8_t *ret_bytes, float *ret_unit)
 {
-        float products[CAIRN_GROUP_TOKENS], lanes[CAIRN_LANES] = {0}, max = 0;
-        for (uint32_t t = 0; t < CAIRN_GROUP_TOKENS; t++) {
+        float products[CAIRN_WEIGHT_TOKENS], lanes[CAIRN_LANES] = {0}, max = 0;
+        for (uint32_t t = 0; t < n; t++) {
                 products[t] = weights[t] * cairn_half_to_float(scales[t]);
                 lanes[t % CAIRN_LANES] = lanes[t % CAIRN_LANES] + products[t];
                 max = products[t] > max ? products[t] : max;
         }
-        float inverse = cairn_byte_weights_inverse(lanes_total(lanes), max);
-        for (uint32_t t = 0; t < CAIRN_GROUP_TOKENS; t++)
+        float inverse = cairn_byte_weights_inverse(lanes_total(lanes), max, n);
+        for (uint32_t t = 0; t < n; t++)
                 ret_bytes[t] = (uint8_t)cairn_round(products[t] * inverse);
         *ret_unit = inverse > 0 ? 1.0f / inverse : 0;
 }
 
-static void value_sums(const uint8_t *codes, uint32_t blocks, uint32_t bits, const uint8_t *weights,
-                       const float *units, uint32_t queries, float *out, uint32_t out_stride)
+static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
+                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
+                       uint32_t out_stride)
 {
         const struct cairn_grid *grid = cairn_grid_of(bits);
         uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
         for (uint32_t q = 0; q < queries; q++) {
                 for (uint32_t s = 0; s < subs; s++) {
                         int32_t sums[CAIRN_GRID_DIMS_MAX] = {0};
-                        for (uint32_t t = 0; t < CAIRN_GROUP_TOKENS; t++) {
-                                uint32_t code = cairn_value_code(codes, s, t);
+                        for (uint32_t t = 0; t < groups * CAIRN_GROUP_TOKENS; t++) {
+                                const uint8_t *group = codes + (size_t)(t / CAIRN_GROUP_TOKENS) *
+                                                                   blocks * CAIRN_VALUE_BLOCK_BYTES;
+                                uint32_t code = cairn_value_code(group, s, t % CAIRN_GROUP_TOKENS);
                                 for (uint32_t i = 0; i < grid->dims; i++)
-                                        sums[i] += weights[q * CAIRN_GROUP_TOKENS + t] *
+                                        sums[i] += weights[q * CAIRN_WEIGHT_TOKENS + t] *
                                                    grid->points[code * grid->dims + i];
                         }
                         for (uint32_t i = 0; i < grid->dims; i++) {

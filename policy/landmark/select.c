@@ -108,6 +108,7 @@ static size_t carve(struct cairn_landmark_selection *s, void *base)
         s->lse = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->lse_others = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->lse_scan = cairn_scratch_take(&scratch, queries * sizeof(float));
+        s->lse_rest = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->lse_rank = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->candidate_landmarks = cairn_scratch_take(&scratch, queries * s->stride * sizeof(float));
         s->noise = cairn_scratch_take(&scratch, queries * sizeof(float));

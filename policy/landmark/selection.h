@@ -36,7 +36,8 @@ struct cairn_landmark_selection {
         uint32_t candidates_max; // rows to re-rank at most
         uint32_t *slot_base;     // [n_pieces + 1]
         uint32_t *run_base;      // [n_pieces + 1]
-        float *scores;           // [n_queries][n_slots]; candidates and the ineligible become -inf
+        float *scores;           // [n_queries][n_slots]; in the end by re-rank for candidates, and
+                                 // -inf for the chosen and the ineligible
         int32_t *keys;           // [n_slots]
         float *run_max;          // [n_queries][n_runs_padded]
         float *run_sum;          // same: sum of exp(score - run_max)
@@ -48,6 +49,7 @@ struct cairn_landmark_selection {
         float *lse;              // [n_queries], 0 where it is -inf: ranks are relative to it
         float *lse_scan;         // [n_queries], by landmarks alone
         float *lse_rank;         // [n_queries], what the scan's ranks are relative to
+        float *lse_rest;         // [n_queries], of what was not chosen
         float *lse_others;       // [n_queries], of what is no candidate
         uint32_t *slots;         // [n_slots + 16]
         int32_t *slot_keys;      // [n_slots + 16]

@@ -280,50 +280,59 @@ static inline void check_codes(const struct cairn_kernels *k, struct rng *rng)
         }
 }
 
-static inline void check_values(const struct cairn_kernels *k, struct rng *rng)
+static inline void check_values_of(const struct cairn_kernels *k, struct rng *rng, uint32_t blocks,
+                                   uint32_t queries, uint32_t groups, uint32_t bits)
 {
-        for (uint32_t blocks = 1; blocks <= 18; blocks++) {
-                for (uint32_t queries = 1; queries <= 4; queries++) {
-                        uint32_t bits = rng_below(rng, 2) ? 2 : 4;
-                        uint32_t dim = blocks * 16 * cairn_grid_of(bits)->dims;
-                        uint8_t *codes = guarded(blocks * 256), *weights = guarded(queries * 32);
-                        uint8_t *again = guarded(32);
-                        float *raw = guarded(32 * 4), units[4];
-                        uint16_t *scales = guarded(64);
-                        float *a = guarded((size_t)queries * dim * 4);
-                        float *b = guarded((size_t)queries * dim * 4);
-                        fill_bytes(rng, codes, blocks * 256);
-                        for (uint32_t q = 0; q < queries; q++) {
-                                float unit;
-                                for (uint32_t t = 0; t < 32; t++) {
-                                        raw[t] = q == 2 ? 0 : (float)rng_uniform(rng);
-                                        raw[t] = blocks == 3 && t ? 0 : raw[t];
-                                        scales[t] = (uint16_t)rng_below(rng, 0x7bff);
-                                }
-                                k->byte_weights(raw, scales, weights + q * 32, &unit);
-                                cairn_kernels_scalar.byte_weights(raw, scales, again, &units[q]);
-                                same_floats(&unit, &units[q], 1, "byte_weights");
-                                cr_assert_eq(memcmp(weights + q * 32, again, 32), 0);
-                                uint32_t sum = 0;
-                                for (uint32_t t = 0; t < 32; t++)
-                                        sum += again[t];
-                                cr_assert_leq(sum, CAIRN_WEIGHTS_SUM_MAX);
-                        }
-                        for (uint32_t i = 0; i < queries * dim; i++)
-                                a[i] = b[i] = rng_gauss(rng);
-                        k->value_sums(codes, blocks, bits, weights, units, queries, a, dim);
-                        cairn_kernels_scalar.value_sums(codes, blocks, bits, weights, units,
-                                                        queries, b, dim);
-                        same_floats(a, b, queries * dim, "value_sums");
-                        guarded_free(codes, blocks * 256);
-                        guarded_free(weights, queries * 32);
-                        guarded_free(again, 32);
-                        guarded_free(raw, 32 * 4);
-                        guarded_free(scales, 64);
-                        guarded_free(a, (size_t)queries * dim * 4);
-                        guarded_free(b, (size_t)queries * dim * 4);
+        uint32_t dim = blocks * 16 * cairn_grid_of(bits)->dims, n = groups * 32;
+        size_t code_bytes = (size_t)groups * blocks * 256, out_bytes = (size_t)queries * dim * 4;
+        uint8_t *codes = guarded(code_bytes), *again = guarded(n);
+        uint8_t weights[4 * CAIRN_WEIGHT_TOKENS] = {0};
+        float *raw = guarded(n * 4), units[4];
+        uint16_t *scales = guarded(n * 2);
+        float *a = guarded(out_bytes), *b = guarded(out_bytes);
+        fill_bytes(rng, codes, code_bytes);
+        for (uint32_t q = 0; q < queries; q++) {
+                float unit;
+                for (uint32_t t = 0; t < n; t++) {
+                        raw[t] = q == 2 ? 0 : (float)rng_uniform(rng);
+                        raw[t] = blocks == 3 && t ? 0 : raw[t];
+                        raw[t] = blocks == 4 ? 1 : raw[t];
+                        scales[t] = blocks == 4 ? 0x3c00 : (uint16_t)rng_below(rng, 0x7bff);
+                }
+                k->byte_weights(raw, scales, n, weights + q * CAIRN_WEIGHT_TOKENS, &unit);
+                cairn_kernels_scalar.byte_weights(raw, scales, n, again, &units[q]);
+                same_floats(&unit, &units[q], 1, "byte_weights");
+                cr_assert_eq(memcmp(weights + q * CAIRN_WEIGHT_TOKENS, again, n), 0);
+                uint32_t sum = 0;
+                for (uint32_t t = 0; t < n; t++)
+                        sum += again[t];
+                cr_assert_leq(sum, CAIRN_WEIGHTS_SUM_MAX);
+                if (blocks == 5) { // the largest sum of one point: 16 bits must hold it
+                        memset(codes, 0, code_bytes);
+                        memset(weights + q * CAIRN_WEIGHT_TOKENS, CAIRN_WEIGHTS_SUM_MAX / n, n);
                 }
         }
+        for (uint32_t i = 0; i < queries * dim; i++)
+                a[i] = b[i] = rng_gauss(rng);
+        k->value_sums(codes, groups, blocks, bits, weights, units, queries, a, dim);
+        cairn_kernels_scalar.value_sums(codes, groups, blocks, bits, weights, units, queries, b,
+                                        dim);
+        same_floats(a, b, queries * dim, "value_sums");
+        guarded_free(codes, code_bytes);
+        guarded_free(again, n);
+        guarded_free(raw, n * 4);
+        guarded_free(scales, n * 2);
+        guarded_free(a, out_bytes);
+        guarded_free(b, out_bytes);
+}
+
+static inline void check_values(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t blocks = 1; blocks <= 18; blocks++)
+                for (uint32_t queries = 1; queries <= 4; queries++)
+                        for (uint32_t groups = 1; groups <= 4; groups++)
+                                check_values_of(k, rng, blocks, queries, groups,
+                                                (blocks + groups) % 2 ? 2 : 4);
 }
 
 static inline void check_kernels(const struct cairn_kernels *kernels, struct rng *rng)
