@@ -149,9 +149,9 @@ static void report(const struct table *table, struct cairn_bench_report *ret_rep
                     mean(table->bytes[best], table->n_shares))
                         best = r;
         }
-        snprintf(ret_report->unit, sizeof(ret_report->unit),
-                 "hit ratio by bytes, %s, mean of sizes", table->names[best]);
-        snprintf(ret_report->baseline_name, sizeof(ret_report->baseline_name), "belady");
+        snprintf(ret_report->unit, sizeof(ret_report->unit), "hit ratio by bytes");
+        snprintf(ret_report->baseline_name, sizeof(ret_report->baseline_name),
+                 "belady; value is %s, both the mean of sizes", table->names[best]);
         ret_report->value = mean(table->bytes[best], table->n_shares);
         ret_report->baseline = mean(table->bytes[belady], table->n_shares);
         ret_report->ratio = ret_report->baseline > 0 ? ret_report->value / ret_report->baseline : 0;

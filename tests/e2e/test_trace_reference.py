@@ -112,7 +112,7 @@ class TraceReference(unittest.TestCase):
         for name in ("zipf", "scan"):
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, name)
-                self.ours("--trace", name, "--uses", "150000", "--seed", str(SEED), "--write", path)
+                self.ours("--trace", name, "--uses", "100000", "--seed", str(SEED), "--write", path)
                 self.compare(path)
 
     def test_blocks_of_many_sizes(self):
