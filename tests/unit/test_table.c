@@ -1,0 +1,116 @@
+// The block table and the heaps: found, removed and moved against plain arrays.
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "storage/store_internal.h"
+
+static uint64_t seed(void)
+{
+        const char *text = getenv("CAIRN_TEST_SEED");
+        uint64_t value = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+        fprintf(stderr, "CAIRN_TEST_SEED=%lu\n", (unsigned long)value);
+        return value;
+}
+
+static uint64_t next(uint64_t *state)
+{
+        *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+        return *state >> 33;
+}
+
+// Keys that collide in their first bytes.
+static struct cairn_key key_of(uint32_t number)
+{
+        struct cairn_key key = {{0}};
+        memcpy(key.bytes + 20, &number, sizeof(number));
+        return key;
+}
+
+Test(table, finds_what_was_inserted_and_not_removed)
+{
+        enum {
+                KEYS = 3000
+        };
+        struct cairn_table table;
+        static struct cairn_block *blocks[KEYS];
+        uint64_t state = seed();
+        memset(blocks, 0, sizeof(blocks));
+        cr_assert_eq(cairn_table_init(&table, 0, state), CAIRN_OK);
+        for (int i = 0; i < 60000; i++) {
+                uint32_t number = (uint32_t)next(&state) % KEYS;
+                struct cairn_key key = key_of(number);
+                cr_assert_eq(cairn_table_find(&table, 1, &key), blocks[number]);
+                cr_assert_null(cairn_table_find(&table, 2, &key));
+                if (blocks[number]) {
+                        cairn_table_remove(&table, blocks[number]);
+                        cairn_table_entry_free(&table, blocks[number]);
+                        blocks[number] = NULL;
+                        continue;
+                }
+                cr_assert_eq(cairn_table_reserve(&table, 1), CAIRN_OK);
+                blocks[number] = cairn_table_entry(&table, false);
+                cr_assert_not_null(blocks[number]);
+                blocks[number]->key = key;
+                blocks[number]->space = 1;
+                cairn_table_insert(&table, blocks[number]);
+        }
+        for (uint32_t number = 0; number < KEYS; number++) {
+                struct cairn_key key = key_of(number);
+                cr_assert_eq(cairn_table_find(&table, 1, &key), blocks[number]);
+        }
+        cairn_table_finish(&table);
+}
+
+Test(table, ghost_hands_its_children_over)
+{
+        struct cairn_table table;
+        cr_assert_eq(cairn_table_init(&table, 0, 1), CAIRN_OK);
+        struct cairn_block *ghost = cairn_table_entry(&table, true);
+        ghost->key = key_of(1);
+        ghost->flags |= CAIRN_BLOCK_GHOST;
+        ghost->children = 3;
+        ghost->children_ram = 2;
+        cairn_table_insert(&table, ghost);
+        struct cairn_block *block = cairn_table_entry(&table, false);
+        block->key = key_of(1);
+        cairn_table_replace(&table, ghost, block);
+        cr_assert_eq(cairn_table_find(&table, 0, &block->key), block);
+        cr_assert_eq(block->children, 3);
+        cr_assert_eq(block->children_ram, 2);
+        cairn_table_finish(&table);
+}
+
+Test(heap, gives_the_smallest_whatever_was_moved_and_removed)
+{
+        enum {
+                THINGS = 300
+        };
+        struct cairn_heap heap = {0};
+        static uint32_t places[THINGS];
+        static uint64_t keys[THINGS];
+        uint64_t state = seed();
+        for (int i = 0; i < THINGS; i++)
+                places[i] = CAIRN_HEAP_OUT;
+        for (int i = 0; i < 100000; i++) {
+                uint32_t thing = (uint32_t)next(&state) % THINGS;
+                if (next(&state) % 3 == 0) {
+                        cairn_heap_remove(&heap, &places[thing]);
+                        cr_assert_eq(places[thing], CAIRN_HEAP_OUT);
+                } else {
+                        keys[thing] = next(&state) % 1000;
+                        cr_assert(cairn_heap_set(&heap, &places[thing], keys[thing]));
+                }
+                if (i % 100)
+                        continue;
+                uint64_t smallest = UINT64_MAX;
+                for (int n = 0; n < THINGS; n++) {
+                        if (places[n] != CAIRN_HEAP_OUT && keys[n] < smallest)
+                                smallest = keys[n];
+                }
+                const struct cairn_heap_item *top = cairn_heap_top(&heap);
+                cr_assert(top ? top->key == smallest : smallest == UINT64_MAX);
+        }
+        cairn_heap_finish(&heap);
+}
