@@ -166,13 +166,27 @@ static double copy_batch_s(struct setup *setup, uint64_t first)
         return cairn_bench_now_s() - begin_s;
 }
 
+// What was measured: `ours` beside as many bytes of memcpy.
 struct tally {
         size_t samples;
         double ours_s;
         double copies_s;
         double bytes;
-        double cpu_s; // of the daemon
+        double cpu_s;        // of the daemon
+        double client_cpu_s; // of this thread, while it waited for the daemon
+        double copies_cpu_s;
 };
+
+// The baseline's part of a round.
+static void copy_all(struct setup *setup, struct tally *tally)
+{
+        double cpu_s = cairn_bench_cpu_s();
+
+        for (uint64_t first = 0; first < setup->count; first += setup->batch)
+                tally->copies_s += copy_batch_s(setup, first);
+        tally->copies_cpu_s += cairn_bench_cpu_s() - cpu_s;
+        tally->bytes += (double)(setup->count * setup->block_bytes);
+}
 
 static void report_of(struct setup *setup, const struct tally *tally, const char *flags,
                       struct cairn_bench_report *report)
@@ -193,6 +207,12 @@ static void report_of(struct setup *setup, const struct tally *tally, const char
                           1e6 * cairn_bench_quantile(setup->samples, tally->samples, 0.99));
         cairn_bench_extra(report, "batches", (double)tally->samples);
         cairn_bench_extra(report, "daemon_cpu_s_per_gb", tally->cpu_s / (tally->bytes / 1e9));
+        cairn_bench_extra(report, "client_cpu_s_per_gb",
+                          tally->client_cpu_s / (tally->bytes / 1e9));
+        // On a machine that others keep busy, this says more than the ratio of wall times.
+        if (tally->cpu_s > 0)
+                cairn_bench_extra(report, "cpu_ratio",
+                                  tally->copies_cpu_s / (tally->cpu_s + tally->client_cpu_s));
 }
 
 // ---- get ----
@@ -217,6 +237,8 @@ static int measure_get(struct setup *setup, struct tally *tally)
         int status = CAIRN_OK;
 
         while (cairn_bench_now_s() < end_s && tally->samples < SAMPLES_MAX) {
+                double own_s = cairn_bench_cpu_s();
+
                 for (uint64_t first = 0; first < setup->count; first += setup->batch) {
                         double begin_s = cairn_bench_now_s();
 
@@ -228,9 +250,8 @@ static int measure_get(struct setup *setup, struct tally *tally)
                         setup->samples[tally->samples] = cairn_bench_now_s() - begin_s;
                         tally->ours_s += setup->samples[tally->samples++];
                 }
-                for (uint64_t first = 0; first < setup->count; first += setup->batch)
-                        tally->copies_s += copy_batch_s(setup, first);
-                tally->bytes += (double)(setup->count * setup->block_bytes);
+                tally->client_cpu_s += cairn_bench_cpu_s() - own_s;
+                copy_all(setup, tally);
         }
         tally->cpu_s = cairn_bench_daemon_cpu_s(&setup->daemon) - cpu_s;
         return CAIRN_OK;
@@ -275,6 +296,7 @@ static int measure_put(struct setup *setup, uint32_t ack, struct tally *tally)
         for (uint64_t round = 1; cairn_bench_now_s() < end_s && tally->samples < SAMPLES_MAX;
              round++) {
                 double cpu_s = cairn_bench_daemon_cpu_s(&setup->daemon);
+                double own_s = cairn_bench_cpu_s();
 
                 name_keys(setup, round);
                 for (uint64_t first = 0; first < setup->count; first += setup->batch) {
@@ -289,9 +311,8 @@ static int measure_put(struct setup *setup, uint32_t ack, struct tally *tally)
                         tally->ours_s += setup->samples[tally->samples++];
                 }
                 tally->cpu_s += cairn_bench_daemon_cpu_s(&setup->daemon) - cpu_s;
-                for (uint64_t first = 0; first < setup->count; first += setup->batch)
-                        tally->copies_s += copy_batch_s(setup, first);
-                tally->bytes += (double)(setup->count * setup->block_bytes);
+                tally->client_cpu_s += cairn_bench_cpu_s() - own_s;
+                copy_all(setup, tally);
                 // Leaves first, so that the next round finds the room that this one took.
                 for (uint64_t i = setup->count; i > 0 && status == CAIRN_OK; i--)
                         status = cairn_delete(setup->daemon.client, NULL, setup->space,

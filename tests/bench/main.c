@@ -28,7 +28,7 @@ static const struct cairn_bench_case cases[] = {
      "ns a token of scoring landmarks, against a DRAM read of the same bytes\n"
      "  --bits 2 --dim 128 --queries 4 --tokens 131072 --block 256 --outliers 8\n"
      "  --isa NAME       scalar, avx2, avx512\n"
-     "  --warm           bytes that stay in the caches (default: from DRAM)\n",
+     "  --warm           bytes that stay in the caches (default, --cold: from DRAM)\n",
      cairn_bench_scan},
     {"select",
      "ns a token of exact top-k with its re-rank, against a DRAM read; flags of scan, and\n"
@@ -39,7 +39,8 @@ static const struct cairn_bench_case cases[] = {
      "  --value-bits 2\n",
      cairn_bench_rest},
     {"gather",
-     "GB/s of gathering chosen rows, against memcpy; flags of select, and\n"
+     "ns a row of gathering chosen rows, against a copy of the same coded rows; flags of select, "
+     "and\n"
      "  --f16            as half floats\n",
      cairn_bench_gather},
     {"quantize", "ns a token of encoding keys and values, against memcpy; flags of scan\n",
