@@ -134,6 +134,10 @@ static int take_activated(struct cairn_server *server, bool *ret_taken)
         if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0)
                 return CAIRN_EIO;
         cairn_log(CAIRN_LOG_INFO, NULL, "the socket comes from systemd");
+        if (sd_is_socket_unix(fd, SOCK_STREAM, 1, server->config->socket, 0) == 0)
+                cairn_log(CAIRN_LOG_WARNING, "set the same path in both, or mask cairnd.socket",
+                          "systemd listens on another path than the configured %s",
+                          server->config->socket);
         server->listen_fd = fd;
         return CAIRN_OK;
 }

@@ -294,6 +294,7 @@ class ServiceManager(unittest.TestCase):
         _, errors = process.communicate()
         self.assertEqual(process.returncode, 0, errors)
         self.assertIn("the socket comes from systemd", errors)
+        self.assertIn("another path than the configured", errors)
         self.assertTrue(os.path.exists(path), "systemd's socket stays")
 
     def test_a_descriptor_that_is_no_listener_is_refused(self):

@@ -148,7 +148,7 @@ class Units(unittest.TestCase):
         one, many = ((UNITS / name).read_text().splitlines() for name in SYSTEM_UNITS)
         keys = {line.split("=")[0] for line in set(one) ^ set(many) if not line.startswith("#")}
         self.assertEqual(keys, {"Description", "ExecStart", "RuntimeDirectory", "StateDirectory",
-                                "RuntimeDirectoryPreserve", "Also"})
+                                "RuntimeDirectoryPreserve", "Also", "Wants", "After"})
 
 
 if __name__ == "__main__":
