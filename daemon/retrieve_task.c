@@ -5,40 +5,23 @@
 // mislead the gathering.
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/clock.h"
 #include "daemon/retrieve.h"
 #include "daemon/scorer.h"
+#include "daemon/server.h"
 #include "proto/codec.h"
 #include "proto/status.h"
 
-// The scratch of a task, carved from the thread's.
-struct bench {
-        struct cairn_landmark_piece *pieces;
-        float *queries;      // [group][k_dim]
-        uint32_t *positions; // [k_max]
-        float *scores;       // [k_max]
-        float *lse_chosen;   // [group]
-        float *lse_all;      // [group]
-        float *part_lse;     // [group]
-        float *part_out;     // [group][v_dim]
-        uint8_t *policy;     // for one call of the policy at a time, but for the selection
-        uint8_t *selection;
-        size_t selection_bytes;
+enum {
+        CHUNK_TOKENS = 32 * 1024
 };
 
-struct place {
-        uint32_t pair;
-        uint32_t step;
-        uint32_t head;
-        uint64_t row;   // (pair * steps + step) * KV heads + head
-        uint64_t query; // index of the group's first query head among all
-};
-
-static struct place place_of(const struct cairn_retrieve *r, uint64_t task)
+static struct cairn_retrieve_place place_of(const struct cairn_retrieve *r, uint64_t task)
 {
-        struct place place;
+        struct cairn_retrieve_place place;
         uint64_t step_index = task / r->shape.kv_heads;
 
         place.head = (uint32_t)(task % r->shape.kv_heads);
@@ -57,11 +40,28 @@ static size_t carve(size_t *at, size_t bytes)
         return offset;
 }
 
-// False: no memory.
-static bool set_bench(const struct cairn_retrieve *r, uint32_t n_pieces, size_t policy_bytes,
-                      size_t selection_bytes, struct bench *ret_bench)
+// Memory of the thread, or of the task's own; what was in it may be gone. NULL: none.
+static uint8_t *room(struct cairn_retrieve_task *task, size_t bytes)
 {
+        if (!task->shared)
+                return cairn_scorer_scratch(bytes);
+        if (bytes <= task->memory_bytes)
+                return task->memory;
+        cairn_retrieve_task_end(task);
+        if (bytes > task->retrieve->request->server->config->scratch_bytes)
+                return NULL;
+        task->memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+        task->memory_bytes = task->memory ? bytes : 0;
+        return task->memory;
+}
+
+// False: no memory.
+static bool set_bench(struct cairn_retrieve_task *task, uint32_t n_pieces, size_t policy_bytes,
+                      size_t selection_bytes)
+{
+        const struct cairn_retrieve *r = task->retrieve;
         size_t group = r->group;
+        size_t chunks = r->shape.rest ? task->chunks : 0;
         size_t at = 0;
         size_t pieces = carve(&at, n_pieces * sizeof(struct cairn_landmark_piece));
         size_t queries = carve(&at, group * r->shape.k_dim * sizeof(float));
@@ -69,13 +69,15 @@ static bool set_bench(const struct cairn_retrieve *r, uint32_t n_pieces, size_t 
         size_t scores = carve(&at, (size_t)r->shape.k_max * sizeof(float));
         size_t lse = carve(&at, 3 * group * sizeof(float));
         size_t out = carve(&at, group * r->shape.v_dim * sizeof(float));
+        size_t rest_lse = carve(&at, chunks * group * sizeof(float));
+        size_t rest_out = carve(&at, chunks * group * r->shape.v_dim * sizeof(float));
         size_t policy = carve(&at, policy_bytes);
         size_t selection = carve(&at, selection_bytes);
-        uint8_t *base = cairn_scorer_scratch(at + 1);
+        uint8_t *base = room(task, at + 1);
 
         if (!base)
                 return false;
-        *ret_bench = (struct bench){
+        task->bench = (struct cairn_retrieve_bench){
             .pieces = (struct cairn_landmark_piece *)(void *)(base + pieces),
             .queries = (float *)(void *)(base + queries),
             .positions = (uint32_t *)(void *)(base + positions),
@@ -84,6 +86,8 @@ static bool set_bench(const struct cairn_retrieve *r, uint32_t n_pieces, size_t 
             .lse_all = (float *)(void *)(base + lse) + group,
             .part_lse = (float *)(void *)(base + lse) + 2 * group,
             .part_out = (float *)(void *)(base + out),
+            .rest_lse = (float *)(void *)(base + rest_lse),
+            .rest_out = (float *)(void *)(base + rest_out),
             .policy = base + policy,
             .selection = base + selection,
             .selection_bytes = selection_bytes,
@@ -98,7 +102,7 @@ static void write_at(const struct cairn_retrieve *r, uint64_t part, uint64_t ind
                 memcpy(r->result.bulk.base + part + index, from, bytes);
 }
 
-static void write_choice(const struct cairn_retrieve *r, const struct place *place,
+static void write_choice(const struct cairn_retrieve *r, const struct cairn_retrieve_place *place,
                          const struct cairn_landmark_result *result)
 {
         uint64_t k = r->shape.k_max;
@@ -119,17 +123,16 @@ static void write_choice(const struct cairn_retrieve *r, const struct place *pla
         }
 }
 
-static void write_partial(const struct cairn_retrieve *r, const struct place *place,
-                          const struct bench *bench, uint64_t lse_part, uint64_t out_part)
+static void write_partial(const struct cairn_retrieve *r, const struct cairn_retrieve_place *place,
+                          const float *lse, const float *out, uint64_t lse_part, uint64_t out_part)
 {
         uint64_t row_bytes = r->shape.v_dim * sizeof(float);
 
-        write_at(r, lse_part, place->query * sizeof(float), bench->part_lse,
-                 r->group * sizeof(float));
-        write_at(r, out_part, place->query * row_bytes, bench->part_out, r->group * row_bytes);
+        write_at(r, lse_part, place->query * sizeof(float), lse, r->group * sizeof(float));
+        write_at(r, out_part, place->query * row_bytes, out, r->group * row_bytes);
 }
 
-static int gather_rows(const struct cairn_retrieve *r, const struct place *place,
+static int gather_rows(const struct cairn_retrieve *r, const struct cairn_retrieve_place *place,
                        const struct cairn_landmark_request *request, const uint32_t *positions,
                        uint32_t count)
 {
@@ -144,76 +147,6 @@ static int gather_rows(const struct cairn_retrieve *r, const struct place *place
                 return CAIRN_OK;
         return cairn_landmark_gather(request->layout, request->pieces, request->n_pieces, positions,
                                      count, r->shape.row_dtype, k, r->shape.v_dim > 0 ? v : NULL);
-}
-
-// Attention over every row: no selection.
-static int attend_all(const struct cairn_retrieve *r, const struct place *place,
-                      const struct cairn_landmark_request *request, struct bench *bench)
-{
-        struct cairn_landmark_partial partial = {bench->part_out, bench->part_lse};
-        struct cairn_landmark_result none = {.positions = bench->positions,
-                                             .scores = bench->scores,
-                                             .lse_chosen = bench->lse_chosen,
-                                             .lse_all = bench->part_lse};
-        int status = cairn_landmark_attend(request, NULL, 0, bench->policy, &partial);
-
-        if (status != CAIRN_OK)
-                return status;
-        for (uint32_t g = 0; g < r->group; g++)
-                none.lse_chosen[g] = -INFINITY;
-        write_choice(r, place, &none);
-        write_partial(r, place, bench, r->layout.part_lse, r->layout.part_out);
-        return CAIRN_OK;
-}
-
-static int select_and_answer(const struct cairn_retrieve *r, const struct place *place,
-                             const struct cairn_landmark_request *request, struct bench *bench)
-{
-        struct cairn_landmark_partial partial = {bench->part_out, bench->part_lse};
-        struct cairn_landmark_result result = {.positions = bench->positions,
-                                               .scores = bench->scores,
-                                               .lse_chosen = bench->lse_chosen,
-                                               .lse_all = bench->lse_all};
-        struct cairn_landmark_selection *selection;
-        int status = cairn_landmark_select_begin(request, bench->selection, bench->selection_bytes,
-                                                 &selection);
-
-        if (status != CAIRN_OK)
-                return status;
-        cairn_landmark_select_scan(selection, 0, request->n_pieces);
-        cairn_landmark_select_weigh(selection);
-        cairn_landmark_select_rank(selection, 0, request->n_pieces);
-        cairn_landmark_select_finish(selection, &result);
-        if (r->shape.rest) {
-                cairn_landmark_rest(selection, 0, request->n_pieces, 0, bench->policy, &partial);
-                write_partial(r, place, bench, r->layout.rest_lse, r->layout.rest_out);
-        }
-        if (r->shape.attend) {
-                status = cairn_landmark_attend(request, result.positions, result.n_chosen,
-                                               bench->policy, &partial);
-                if (status != CAIRN_OK)
-                        return status;
-                write_partial(r, place, bench, r->layout.part_lse, r->layout.part_out);
-        }
-        if (r->shape.rows)
-                status = gather_rows(r, place, request, result.positions, result.n_chosen);
-        write_choice(r, place, &result);
-        return status;
-}
-
-// What the scan reads of this head, in bytes.
-static uint64_t scanned_bytes(const struct cairn_retrieve *r,
-                              const struct cairn_landmark_request *request)
-{
-        const struct cairn_landmark_layout *layout = request->layout;
-        uint64_t bytes = 0;
-
-        for (uint32_t i = 0; i < request->n_pieces; i++)
-                bytes += request->pieces[i].code_run
-                             ? layout->resident_bytes
-                             : (uint64_t)request->pieces[i].n_tokens * layout->raw_k_bytes /
-                                   r->entry->space.block_tokens;
-        return bytes;
 }
 
 static struct cairn_landmark_request request_of(const struct cairn_retrieve *r)
@@ -237,71 +170,252 @@ static struct cairn_landmark_request request_of(const struct cairn_retrieve *r)
         };
 }
 
-// Pieces and queries of the task, in the bench.
-static void fill_bench(const struct cairn_retrieve *r, const struct place *place,
-                       const struct cairn_context_view *view, struct bench *bench,
-                       struct cairn_landmark_request *request)
+static const struct cairn_context_view *view_of(const struct cairn_retrieve_task *task)
 {
-        const Cairn__RetrieveRequest *message = r->request->message;
+        const struct cairn_retrieve *r = task->retrieve;
 
-        request->n_pieces =
-            cairn_context_fill(view, message->layers[place->pair], place->head, bench->pieces);
-        for (uint32_t i = 0; r->exact && i < request->n_pieces; i++)
-                bench->pieces[i].code_run = NULL;
-        request->pieces = bench->pieces;
-        request->queries = bench->queries;
+        return &r->views[r->views_count == 1 ? 0 : task->place.pair];
+}
+
+// The pieces of the task, in the bench.
+static void fill_pieces(struct cairn_retrieve_task *task)
+{
+        const struct cairn_retrieve *r = task->retrieve;
+        const Cairn__RetrieveRequest *message = r->request->message;
+        struct cairn_landmark_piece *pieces = task->bench.pieces;
+
+        task->request.n_pieces =
+            cairn_context_fill(view_of(task), message->layers[task->place.pair], task->place.head,
+                               pieces);
+        for (uint32_t i = 0; r->exact && i < task->request.n_pieces; i++)
+                pieces[i].code_run = NULL;
+        task->request.pieces = pieces;
+        task->request.queries = task->bench.queries;
 }
 
 // What the policy needs depends on the pieces: they are filled once to ask, and again if the memory
 // then had to grow.
-static int prepare(const struct cairn_retrieve *r, const struct place *place,
-                   const struct cairn_context_view *view, struct bench *ret_bench,
-                   struct cairn_landmark_request *ret_request)
+static int prepare(struct cairn_retrieve_task *task)
 {
-        uint32_t n_pieces = cairn_context_pieces(view);
-        bool selects = !r->all;
-        size_t attend_bytes = 0;
-        size_t rest_bytes = 0;
+        const struct cairn_retrieve *r = task->retrieve;
+        uint32_t n_pieces = cairn_context_pieces(view_of(task));
         size_t selection_bytes = 0;
+        size_t rest_bytes = 0;
         const void *before;
 
-        if (!set_bench(r, n_pieces, 0, 0, ret_bench))
+        task->chunk_pieces = CHUNK_TOKENS / r->entry->space.block_tokens;
+        task->chunks = n_pieces > 0 ? (n_pieces - 1) / task->chunk_pieces + 1 : 1;
+        if (!set_bench(task, n_pieces, 0, 0))
                 return CAIRN_ENOMEM;
-        before = ret_bench->pieces;
-        fill_bench(r, place, view, ret_bench, ret_request);
+        before = task->bench.pieces;
+        fill_pieces(task);
         if (r->shape.attend)
-                attend_bytes = cairn_landmark_attend_scratch_bytes(ret_request);
+                task->policy_bytes = cairn_landmark_attend_scratch_bytes(&task->request);
         if (r->shape.rest)
-                rest_bytes = cairn_landmark_rest_scratch_bytes(ret_request);
-        if (selects)
-                selection_bytes = cairn_landmark_select_scratch_bytes(ret_request);
-        if (selects && selection_bytes == 0)
+                rest_bytes = cairn_landmark_rest_scratch_bytes(&task->request);
+        if (rest_bytes > task->policy_bytes)
+                task->policy_bytes = rest_bytes;
+        if (!r->all)
+                selection_bytes = cairn_landmark_select_scratch_bytes(&task->request);
+        if (!r->all && selection_bytes == 0)
                 return CAIRN_EINVAL;
-        if (!set_bench(r, n_pieces, attend_bytes > rest_bytes ? attend_bytes : rest_bytes,
-                       selection_bytes, ret_bench))
+        if (!set_bench(task, n_pieces, task->policy_bytes, selection_bytes))
                 return CAIRN_ENOMEM;
-        if (ret_bench->pieces != before)
-                fill_bench(r, place, view, ret_bench, ret_request);
+        if (task->bench.pieces != before)
+                fill_pieces(task);
         return CAIRN_OK;
 }
 
-void cairn_retrieve_run_task(const struct cairn_retrieve *r, uint64_t task,
+// ---- the steps ----
+
+int cairn_retrieve_task_begin(struct cairn_retrieve_task *task, const struct cairn_retrieve *r,
+                              uint64_t index, bool shared)
+{
+        uint64_t query_bytes = r->shape.k_dim * sizeof(float);
+        int status;
+
+        *task = (struct cairn_retrieve_task){
+            .retrieve = r, .place = place_of(r, index), .request = request_of(r), .shared = shared};
+        status = prepare(task);
+        if (status != CAIRN_OK)
+                return status;
+        memcpy(task->bench.queries, r->queries.base + task->place.query * query_bytes,
+               r->group * query_bytes);
+        task->result = (struct cairn_landmark_result){.positions = task->bench.positions,
+                                                      .scores = task->bench.scores,
+                                                      .lse_chosen = task->bench.lse_chosen,
+                                                      .lse_all = task->bench.lse_all};
+        if (r->all)
+                return CAIRN_OK;
+        return cairn_landmark_select_begin(&task->request, task->bench.selection,
+                                           task->bench.selection_bytes, &task->selection);
+}
+
+// The pieces of a chunk.
+static uint32_t chunk_first(const struct cairn_retrieve_task *task, uint32_t chunk,
+                            uint32_t *ret_count)
+{
+        uint32_t first = chunk * task->chunk_pieces;
+        uint32_t left = task->request.n_pieces - first;
+
+        *ret_count = left < task->chunk_pieces ? left : task->chunk_pieces;
+        return first;
+}
+
+void cairn_retrieve_task_scan(struct cairn_retrieve_task *task, uint32_t chunk)
+{
+        uint32_t count;
+        uint32_t first = chunk_first(task, chunk, &count);
+
+        cairn_landmark_select_scan(task->selection, first, count);
+}
+
+void cairn_retrieve_task_weigh(struct cairn_retrieve_task *task)
+{
+        cairn_landmark_select_weigh(task->selection);
+}
+
+void cairn_retrieve_task_rank(struct cairn_retrieve_task *task, uint32_t chunk)
+{
+        uint32_t count;
+        uint32_t first = chunk_first(task, chunk, &count);
+
+        cairn_landmark_select_rank(task->selection, first, count);
+}
+
+void cairn_retrieve_task_choose(struct cairn_retrieve_task *task)
+{
+        cairn_landmark_select_finish(task->selection, &task->result);
+}
+
+int cairn_retrieve_task_rest(struct cairn_retrieve_task *task, uint32_t chunk)
+{
+        const struct cairn_retrieve *r = task->retrieve;
+        struct cairn_landmark_partial partial = {task->bench.rest_out +
+                                                     (size_t)chunk * r->group * r->shape.v_dim,
+                                                 task->bench.rest_lse + (size_t)chunk * r->group};
+        void *scratch =
+            task->shared ? cairn_scorer_scratch(task->policy_bytes + 1) : task->bench.policy;
+        uint32_t count;
+        uint32_t first = chunk_first(task, chunk, &count);
+
+        if (!scratch)
+                return CAIRN_ENOMEM;
+        cairn_landmark_rest(task->selection, first, count, 0, scratch, &partial);
+        return CAIRN_OK;
+}
+
+// Attention over every row: no selection.
+static int attend_all(struct cairn_retrieve_task *task)
+{
+        const struct cairn_retrieve *r = task->retrieve;
+        struct cairn_landmark_partial partial = {task->bench.part_out, task->bench.part_lse};
+        int status = cairn_landmark_attend(&task->request, NULL, 0, task->bench.policy, &partial);
+
+        if (status != CAIRN_OK)
+                return status;
+        for (uint32_t g = 0; g < r->group; g++)
+                task->bench.lse_chosen[g] = -INFINITY;
+        task->result.lse_all = task->bench.part_lse;
+        write_choice(r, &task->place, &task->result);
+        write_partial(r, &task->place, partial.lse, partial.out, r->layout.part_lse,
+                      r->layout.part_out);
+        return CAIRN_OK;
+}
+
+static void write_rest(struct cairn_retrieve_task *task)
+{
+        const struct cairn_retrieve *r = task->retrieve;
+        struct cairn_landmark_partial whole = {task->bench.rest_out, task->bench.rest_lse};
+
+        for (uint32_t i = 1; i < task->chunks; i++) {
+                struct cairn_landmark_partial part = {whole.out +
+                                                          (size_t)i * r->group * r->shape.v_dim,
+                                                      whole.lse + (size_t)i * r->group};
+
+                cairn_landmark_partial_merge(&whole, &part, r->group, r->shape.v_dim);
+        }
+        write_partial(r, &task->place, whole.lse, whole.out, r->layout.rest_lse,
+                      r->layout.rest_out);
+}
+
+int cairn_retrieve_task_answer(struct cairn_retrieve_task *task)
+{
+        const struct cairn_retrieve *r = task->retrieve;
+        const struct cairn_landmark_result *result = &task->result;
+        struct cairn_landmark_partial partial = {task->bench.part_out, task->bench.part_lse};
+        int status = CAIRN_OK;
+
+        if (r->all)
+                return attend_all(task);
+        if (r->shape.rest)
+                write_rest(task);
+        if (r->shape.attend) {
+                status = cairn_landmark_attend(&task->request, result->positions, result->n_chosen,
+                                               task->bench.policy, &partial);
+                if (status != CAIRN_OK)
+                        return status;
+                write_partial(r, &task->place, partial.lse, partial.out, r->layout.part_lse,
+                              r->layout.part_out);
+        }
+        if (r->shape.rows)
+                status = gather_rows(r, &task->place, &task->request, result->positions,
+                                     result->n_chosen);
+        write_choice(r, &task->place, result);
+        return status;
+}
+
+uint64_t cairn_retrieve_task_bytes(const struct cairn_retrieve_task *task)
+{
+        const struct cairn_landmark_layout *layout = task->request.layout;
+        uint64_t bytes = 0;
+
+        for (uint32_t i = 0; i < task->request.n_pieces; i++)
+                bytes += task->request.pieces[i].code_run
+                             ? layout->resident_bytes
+                             : (uint64_t)task->request.pieces[i].n_tokens * layout->raw_k_bytes /
+                                   layout->shape.block_tokens;
+        return bytes;
+}
+
+void cairn_retrieve_task_end(struct cairn_retrieve_task *task)
+{
+        free(task->memory);
+        task->memory = NULL;
+        task->memory_bytes = 0;
+}
+
+// ---- all steps on one thread ----
+
+static int select_chunks(struct cairn_retrieve_task *task)
+{
+        int status = CAIRN_OK;
+
+        for (uint32_t i = 0; i < task->chunks; i++)
+                cairn_retrieve_task_scan(task, i);
+        cairn_retrieve_task_weigh(task);
+        for (uint32_t i = 0; i < task->chunks; i++)
+                cairn_retrieve_task_rank(task, i);
+        cairn_retrieve_task_choose(task);
+        for (uint32_t i = 0; i < task->chunks && task->retrieve->shape.rest; i++)
+                if (status == CAIRN_OK)
+                        status = cairn_retrieve_task_rest(task, i);
+        return status;
+}
+
+void cairn_retrieve_run_task(const struct cairn_retrieve *r, uint64_t index,
                              struct cairn_retrieve_worker *worker)
 {
-        struct place place = place_of(r, task);
-        const struct cairn_context_view *view = &r->views[r->views_count == 1 ? 0 : place.pair];
-        struct cairn_landmark_request request = request_of(r);
-        uint64_t query_bytes = r->shape.k_dim * sizeof(float);
         uint64_t begun_ns = cairn_clock_ns();
-        struct bench bench;
+        struct cairn_retrieve_task task;
 
-        worker->status = prepare(r, &place, view, &bench, &request);
+        worker->status = cairn_retrieve_task_begin(&task, r, index, false);
+        if (worker->status == CAIRN_OK && !r->all)
+                worker->status = select_chunks(&task);
         if (worker->status != CAIRN_OK)
                 return;
-        memcpy(bench.queries, r->queries.base + place.query * query_bytes, r->group * query_bytes);
-        worker->status = r->all ? attend_all(r, &place, &request, &bench)
-                                : select_and_answer(r, &place, &request, &bench);
-        worker->tokens += view->tokens;
-        worker->bytes += scanned_bytes(r, &request);
+        worker->status = cairn_retrieve_task_answer(&task);
+        worker->tokens += view_of(&task)->tokens;
+        worker->bytes += cairn_retrieve_task_bytes(&task);
         worker->ns += cairn_clock_ns() - begun_ns;
 }

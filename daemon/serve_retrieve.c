@@ -20,6 +20,7 @@ static void retrieve_end(void *arg)
         for (uint32_t i = 0; i < r->views_count; i++)
                 cairn_context_unref((struct cairn_context *)r->views[i].context);
         free(r->views);
+        cairn_retrieve_end_wide(r);
         cairn_bulk_finish(&r->queries);
         cairn_result_memory_finish(&r->result);
 }
@@ -115,6 +116,11 @@ void cairn_serve_retrieve(struct cairn_request *request)
         r->request = request;
         if (!cairn_retrieve_plan(r))
                 return;
+        if (cairn_retrieve_is_wide(r)) {
+                if (cairn_retrieve_start_wide(r, finish) != CAIRN_OK)
+                        cairn_request_fail(request, CAIRN_ENOMEM, NULL);
+                return;
+        }
         for (uint32_t i = 0; i < r->views_count; i++)
                 if (r->views[i].tokens > tokens)
                         tokens = r->views[i].tokens;

@@ -1,4 +1,5 @@
 """Contexts and retrieval over the socket, beside a reference of a few lines."""
+import array
 import math
 import os
 import random
@@ -676,6 +677,42 @@ class Contexts(RetrieveCase):
                 context = self.open(c, number, keys)
                 for _ in range(8):
                     c.send(RETRIEVE, self.body([context], [0], 4, {1: 16}, steps=64, rest=True), queries)
+
+
+class LongContexts(unittest.TestCase):
+    def test_many_threads_on_one_task_give_the_same_bits(self):
+        """70,000 tokens, one KV head: eight scorers share what one scorer does alone."""
+        print("CAIRN_TEST_SEED", SEED)
+        rng = random.Random(SEED)
+        space = Space(dtype=F32, layers=1, kv_heads=1, k_dim=16, v_dim=16, block_tokens=256, run_tokens=128)
+        tokens = 70001
+        rows = array.array("f", (rng.random() - 0.5 for _ in range(tokens * 32))).tobytes()
+        half = tokens * 16 * 4
+        flat = pack([3 * rng.gauss(0, 1) for _ in range(64)])
+        answers = []
+        for scorers in (1, 8):
+            daemon = Daemon(scorers=scorers, ram_bytes="32MiB", context_bytes="64MiB")
+            with daemon.connect() as c:
+                number = c.open_space(space)
+                context = c.call(OPEN_CONTEXT, message({1: number})).get(1)
+                for first in range(0, tokens, 14000):
+                    count = min(14000, tokens - first)
+                    part = rows[first * 64:(first + count) * 64] + rows[half + first * 64:half + (first + count) * 64]
+                    reply = c.call(APPEND, message({1: context, 2: count, 3: region(0, 0, len(part))}), part)
+                    self.assertEqual(reply.get(1), first + count, reply.text)
+                for kind in (RETRIEVE, ATTEND):
+                    body = message({1: [context], 2: [0], 4: 4, 7: message({2: F64bits(1 / 64)}), 8: [0, 4, 69000, 70001],
+                                    11: int(kind == RETRIEVE), 13: 1})
+                    reply = c.call(kind, body, flat)
+                    self.assertEqual((reply.status, reply.get(3)), (OK, tokens), reply.text)
+                    answers.append(reply.payload)
+                # The worker goes while its requests are under way.
+                for _ in range(20):
+                    c.send(RETRIEVE, message({1: [context], 2: [0], 4: 4, 7: message({1: 9}), 13: 1}), flat)
+            daemon.stop()
+        self.assertEqual(answers[:2], answers[2:])
+        counts = struct.unpack_from("<I", answers[0])[0]
+        self.assertEqual(counts, math.ceil((69000 - 4) / 64))
 
 
 class SmallMemory(RetrieveCase):
