@@ -22,6 +22,31 @@ static uint64_t next_random(uint64_t *state)
         return *state >> 33;
 }
 
+static void serve_retrieve(struct fake_daemon *fake, const struct cairn_frame *frame,
+                           const Cairn__RetrieveRequest *request, const uint8_t *payload)
+{
+
+        Cairn__RetrieveReply reply = CAIRN__RETRIEVE_REPLY__INIT;
+        struct cairn_result_shape shape = {.pairs = 1,
+                                           .steps = 1,
+                                           .kv_heads = HEADS,
+                                           .query_heads = QUERIES,
+                                           .k_max = 8,
+                                           .k_dim = DIM,
+                                           .v_dim = DIM,
+                                           .row_dtype = CAIRN_DTYPE_F32,
+                                           .attend = frame->header.kind == CAIRN_KIND_ATTEND,
+                                           .rest = request->rest,
+                                           .rows = request->rows};
+        struct cairn_result_layout layout;
+
+        cr_assert_eq(cairn_result_layout(&shape, &layout), 0);
+        reply.k_max = 8;
+        reply.result_bytes = layout.total_bytes;
+        fake_reply_to(fake, frame->header.kind, frame->header.id, 0, &reply, payload,
+                      layout.total_bytes);
+}
+
 // What the fake answers before it is damaged: good replies to all that this test asks.
 static bool serve(struct fake_daemon *fake, const struct cairn_frame *frame, const void *message)
 {
@@ -75,30 +100,7 @@ static bool serve(struct fake_daemon *fake, const struct cairn_frame *frame, con
                 return true;
         }
         case CAIRN_KIND_RETRIEVE:
-        case CAIRN_KIND_ATTEND: {
-                const Cairn__RetrieveRequest *request = message;
-                Cairn__RetrieveReply reply = CAIRN__RETRIEVE_REPLY__INIT;
-                struct cairn_result_shape shape = {.pairs = 1,
-                                                   .steps = 1,
-                                                   .kv_heads = HEADS,
-                                                   .query_heads = QUERIES,
-                                                   .k_max = 8,
-                                                   .k_dim = DIM,
-                                                   .v_dim = DIM,
-                                                   .row_dtype = CAIRN_DTYPE_F32,
-                                                   .attend =
-                                                       frame->header.kind == CAIRN_KIND_ATTEND,
-                                                   .rest = request->rest,
-                                                   .rows = request->rows};
-                struct cairn_result_layout layout;
-
-                cr_assert_eq(cairn_result_layout(&shape, &layout), 0);
-                reply.k_max = 8;
-                reply.result_bytes = layout.total_bytes;
-                fake_reply_to(fake, frame->header.kind, frame->header.id, 0, &reply, payload,
-                              layout.total_bytes);
-                return true;
-        }
+        case CAIRN_KIND_ATTEND: serve_retrieve(fake, frame, message, payload); return true;
         default: return false;
         }
 }
