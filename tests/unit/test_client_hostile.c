@@ -25,7 +25,6 @@ static uint64_t next_random(uint64_t *state)
 static void serve_retrieve(struct fake_daemon *fake, const struct cairn_frame *frame,
                            const Cairn__RetrieveRequest *request, const uint8_t *payload)
 {
-
         Cairn__RetrieveReply reply = CAIRN__RETRIEVE_REPLY__INIT;
         struct cairn_result_shape shape = {.pairs = 1,
                                            .steps = 1,
