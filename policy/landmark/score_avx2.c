@@ -249,41 +249,31 @@ enum {
         QUADS_MAX = CAIRN_WEIGHT_TOKENS / 4
 };
 
-// One block of 16 sub-quantizers of up to 4 groups, for a constant number of queries and
-// coordinates.
-ALWAYS void value_block(const uint8_t *codes, size_t group_bytes, uint32_t groups,
-                        const __m256i points[2], const __m256i weights[][QUADS_MAX],
-                        const float *units, const uint32_t dims, const uint32_t queries,
-                        uint32_t subs, float *out, uint32_t out_stride)
+// One nibble half and one coordinate of a block of 16 sub-quantizers, over up to 4 groups, for a
+// constant number of queries.
+ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups, __m256i points,
+                       const __m256i weights[][QUADS_MAX], const float *units, const bool upper,
+                       const uint32_t queries, float *out, uint32_t out_stride)
 {
         const __m256i nibble = _mm256_set1_epi8(15);
-        for (uint32_t half = 0; half < 2; half++) {
-                const __m128i shift = _mm_cvtsi32_si128(half ? 4 : 0);
-                __m256i sums[CAIRN_BATCH][2];
-                CAIRN_UNROLL
-                for (uint32_t q = 0; q < queries; q++)
-                        sums[q][0] = sums[q][1] = _mm256_setzero_si256();
-                for (uint32_t quad = 0; quad < groups * 8; quad++) {
-                        __m256i code =
-                            load32(codes + (size_t)(quad / 8) * group_bytes + quad % 8 * 32);
-                        code = _mm256_and_si256(_mm256_srl_epi16(code, shift), nibble);
+        __m256i sums[CAIRN_BATCH];
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < queries; q++)
+                sums[q] = _mm256_setzero_si256();
+        for (uint32_t g = 0; g < groups; g++, codes += group_bytes) {
+                for (uint32_t i = 0; i < 8; i++) {
+                        __m256i code = load32(codes + i * 32);
+                        code = upper ? _mm256_srli_epi16(code, 4) : code;
+                        __m256i x = _mm256_shuffle_epi8(points, _mm256_and_si256(code, nibble));
                         CAIRN_UNROLL
-                        for (uint32_t i = 0; i < dims; i++) {
-                                __m256i x = _mm256_shuffle_epi8(points[i], code);
-                                CAIRN_UNROLL
-                                for (uint32_t q = 0; q < queries; q++)
-                                        sums[q][i] = _mm256_add_epi16(
-                                            sums[q][i], _mm256_maddubs_epi16(weights[q][quad], x));
-                        }
-                }
-                CAIRN_UNROLL
-                for (uint32_t q = 0; q < queries; q++) {
-                        CAIRN_UNROLL
-                        for (uint32_t i = 0; i < dims; i++)
-                                add_columns(sums[q][i], units[q],
-                                            out + (size_t)q * out_stride + i * subs + half * 8);
+                        for (uint32_t q = 0; q < queries; q++)
+                                sums[q] = _mm256_add_epi16(
+                                    sums[q], _mm256_maddubs_epi16(weights[q][g * 8 + i], x));
                 }
         }
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < queries; q++)
+                add_columns(sums[q], units[q], out + (size_t)q * out_stride);
 }
 
 // Weights of 4 tokens as kernels want them: the first pair all over the lower lane, the second over
@@ -316,22 +306,23 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
         points[0] = load16_twice(table[0]);
         points[1] = load16_twice(table[1]);
         widen_weights(weights, queries, groups * 8, wide);
-        for (uint32_t b = 0; b < blocks; b++) {
+        for (uint32_t i = 0; i < blocks * grid->dims; i++) {
+                uint32_t b = i / grid->dims, d = i % grid->dims, n = queries == 4 ? 4 : 1;
                 const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
-                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
-                if (grid->dims == 2 && queries == 4) {
-                        value_block(at, bytes, groups, points, wide, units, 2, 4, subs, to,
-                                    out_stride);
-                        continue;
-                }
-                for (uint32_t q = 0; q < queries; q++) {
+                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS + (size_t)d * subs;
+                for (uint32_t q = 0; q < queries; q += n) {
                         float *own = to + (size_t)q * out_stride;
-                        if (grid->dims == 2)
-                                value_block(at, bytes, groups, points, wide + q, units + q, 2, 1,
-                                            subs, own, out_stride);
-                        else
-                                value_block(at, bytes, groups, points, wide + q, units + q, 1, 1,
-                                            subs, own, out_stride);
+                        if (n == 4) {
+                                value_half(at, bytes, groups, points[d], wide, units, false, 4, own,
+                                           out_stride);
+                                value_half(at, bytes, groups, points[d], wide, units, true, 4,
+                                           own + 8, out_stride);
+                        } else {
+                                value_half(at, bytes, groups, points[d], wide + q, units + q, false,
+                                           1, own, out_stride);
+                                value_half(at, bytes, groups, points[d], wide + q, units + q, true,
+                                           1, own + 8, out_stride);
+                        }
                 }
         }
 }

@@ -291,39 +291,31 @@ enum {
         EIGHTS_MAX = CAIRN_WEIGHT_TOKENS / 8
 };
 
-ALWAYS void value_block(const uint8_t *codes, size_t group_bytes, uint32_t groups,
-                        const __m512i points[2], const __m512i weights[][EIGHTS_MAX],
-                        const float *units, const uint32_t dims, const uint32_t queries,
-                        uint32_t subs, float *out, uint32_t out_stride)
+// One nibble half and one coordinate of a block of 16 sub-quantizers, over up to 4 groups, for a
+// constant number of queries.
+ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups, __m512i points,
+                       const __m512i weights[][EIGHTS_MAX], const float *units, const bool upper,
+                       const uint32_t queries, float *out, uint32_t out_stride)
 {
         const __m512i nibble = _mm512_set1_epi8(15);
-        for (uint32_t half = 0; half < 2; half++) {
-                __m512i sums[CAIRN_BATCH][2];
-                CAIRN_UNROLL
-                for (uint32_t q = 0; q < queries; q++)
-                        sums[q][0] = sums[q][1] = _mm512_setzero_si512();
-                for (uint32_t eight = 0; eight < groups * 4; eight++) {
-                        __m512i code = _mm512_loadu_si512(
-                            codes + (size_t)(eight / 4) * group_bytes + eight % 4 * 64);
-                        code = half ? _mm512_srli_epi16(code, 4) : code;
-                        code = _mm512_and_si512(code, nibble);
+        __m512i sums[CAIRN_BATCH];
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < queries; q++)
+                sums[q] = _mm512_setzero_si512();
+        for (uint32_t g = 0; g < groups; g++, codes += group_bytes) {
+                for (uint32_t i = 0; i < 4; i++) {
+                        __m512i code = _mm512_loadu_si512(codes + i * 64);
+                        code = upper ? _mm512_srli_epi16(code, 4) : code;
+                        __m512i x = _mm512_shuffle_epi8(points, _mm512_and_si512(code, nibble));
                         CAIRN_UNROLL
-                        for (uint32_t d = 0; d < dims; d++) {
-                                __m512i x = _mm512_shuffle_epi8(points[d], code);
-                                CAIRN_UNROLL
-                                for (uint32_t q = 0; q < queries; q++)
-                                        sums[q][d] = _mm512_add_epi16(
-                                            sums[q][d], _mm512_maddubs_epi16(weights[q][eight], x));
-                        }
-                }
-                CAIRN_UNROLL
-                for (uint32_t q = 0; q < queries; q++) {
-                        CAIRN_UNROLL
-                        for (uint32_t d = 0; d < dims; d++)
-                                add_columns(sums[q][d], units[q],
-                                            out + (size_t)q * out_stride + d * subs + half * 8);
+                        for (uint32_t q = 0; q < queries; q++)
+                                sums[q] = _mm512_add_epi16(
+                                    sums[q], _mm512_maddubs_epi16(weights[q][g * 4 + i], x));
                 }
         }
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < queries; q++)
+                add_columns(sums[q], units[q], out + (size_t)q * out_stride);
 }
 
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
@@ -350,22 +342,23 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
                         wide[q][i] = _mm512_shuffle_epi8(_mm512_set1_epi64(eight),
                                                          _mm512_loadu_si512(pairs));
                 }
-        for (uint32_t b = 0; b < blocks; b++) {
+        for (uint32_t i = 0; i < blocks * grid->dims; i++) {
+                uint32_t b = i / grid->dims, d = i % grid->dims, n = queries == 4 ? 4 : 1;
                 const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
-                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
-                if (grid->dims == 2 && queries == 4) {
-                        value_block(at, bytes, groups, points, wide, units, 2, 4, subs, to,
-                                    out_stride);
-                        continue;
-                }
-                for (uint32_t q = 0; q < queries; q++) {
+                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS + (size_t)d * subs;
+                for (uint32_t q = 0; q < queries; q += n) {
                         float *own = to + (size_t)q * out_stride;
-                        if (grid->dims == 2)
-                                value_block(at, bytes, groups, points, wide + q, units + q, 2, 1,
-                                            subs, own, out_stride);
-                        else
-                                value_block(at, bytes, groups, points, wide + q, units + q, 1, 1,
-                                            subs, own, out_stride);
+                        if (n == 4) {
+                                value_half(at, bytes, groups, points[d], wide, units, false, 4, own,
+                                           out_stride);
+                                value_half(at, bytes, groups, points[d], wide, units, true, 4,
+                                           own + 8, out_stride);
+                        } else {
+                                value_half(at, bytes, groups, points[d], wide + q, units + q, false,
+                                           1, own, out_stride);
+                                value_half(at, bytes, groups, points[d], wide + q, units + q, true,
+                                           1, own + 8, out_stride);
+                        }
                 }
         }
 }
