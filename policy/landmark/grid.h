@@ -22,19 +22,25 @@ struct cairn_grid {
 // bits: 1, 2 or 4; NULL for others.
 const struct cairn_grid *cairn_grid_of(uint32_t bits);
 
-// The points as floats (multiplied by the step) and half their squared norms.
+// The points as floats, times the step, and half their squared norms.
+struct cairn_grid_floats {
+        uint32_t dims;
+        float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX];
+        float halves[CAIRN_GRID_POINTS];
+};
+
 static inline void cairn_grid_expand(const struct cairn_grid *grid,
-                                     float ret_points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX],
-                                     float ret_halves[CAIRN_GRID_POINTS])
+                                     struct cairn_grid_floats *ret_floats)
 {
+        ret_floats->dims = grid->dims;
         for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
-                ret_halves[c] = 0;
+                ret_floats->halves[c] = 0;
                 for (uint32_t i = 0; i < CAIRN_GRID_DIMS_MAX; i++) {
                         float x = i < grid->dims
                                       ? (float)grid->points[c * grid->dims + i] * grid->step
                                       : 0;
-                        ret_points[c][i] = x;
-                        ret_halves[c] = ret_halves[c] + 0.5f * x * x;
+                        ret_floats->points[c][i] = x;
+                        ret_floats->halves[c] = ret_floats->halves[c] + 0.5f * x * x;
                 }
         }
 }

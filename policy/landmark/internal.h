@@ -68,10 +68,10 @@ void cairn_centre_read(const struct cairn_landmark_layout *layout,
 
 // ---- Rows as floats (rows.c) ----
 
-// Reads `dim` raw elements, clamps them to +-CAIRN_ELEMENT_MAX and pads with zeros to `padded`.
-// Returns false when one is NaN or infinite (then it is written as 0).
-bool cairn_row_from_raw(const void *raw, uint32_t dtype, uint32_t dim, uint32_t padded,
-                        float *ret_row);
+// Reads `dim` raw elements, clamps them to +-CAIRN_ELEMENT_MAX and pads with zeros to `padded` (a
+// multiple of 16). Returns false when one is NaN or infinite (then it is written as 0).
+bool cairn_row_from_raw(const struct cairn_kernels *kernels, const void *raw, uint32_t dtype,
+                        uint32_t dim, uint32_t padded, float *ret_row);
 // The same with no clamp and no change of NaN and infinities: what gather returns.
 void cairn_row_exact(const void *raw, uint32_t dtype, uint32_t dim, float *ret_row);
 void cairn_row_to_raw(const float *row, uint32_t dtype, uint32_t dim, void *ret_raw);

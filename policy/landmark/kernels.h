@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "policy/landmark/grid.h"
 #include "policy/landmark/landmark.h"
 
 enum {
@@ -96,8 +97,15 @@ struct cairn_kernels {
         // codes[s] = nearest grid point to (y[s], y[s + subs], ...) / unit; ret_points gets the
         // points times 1, planar like y. subs a multiple of 2. Nearness is the dot less half
         // the norm; ties: the lower code.
-        void (*nearest)(const float *y, uint32_t subs, float inverse, uint32_t bits,
-                        uint8_t *ret_codes, float *ret_points);
+        void (*nearest)(const float *y, uint32_t subs, float inverse,
+                        const struct cairn_grid_floats *grid, uint8_t *ret_codes,
+                        float *ret_points);
+        // x[j] *= y[j]; n a multiple of 8.
+        void (*multiply)(float *x, const float *y, uint32_t n);
+        // Clamps a row to +-CAIRN_ELEMENT_MAX and sets to 0 what is NaN or infinite; n a multiple
+        // of
+        // 16. Returns whether all was finite.
+        bool (*clean)(float *row, uint32_t n);
         // Value weights of n tokens (32, 64, 96 or 128) as bytes in units of *ret_unit: weights[t]
         // * scales[t], so that the bytes add up to no more than CAIRN_WEIGHTS_SUM_MAX. All zeros
         // and a unit of 0 when nothing weighs.

@@ -24,6 +24,8 @@ struct encoder {
         bool *finite; // [run_tokens]
         struct cairn_rotation *key_rotation;
         struct cairn_rotation *value_rotation;
+        struct cairn_grid_floats key_grid;
+        struct cairn_grid_floats value_grid;
         uint32_t padded; // k_dim to a multiple of 16
 };
 
@@ -200,7 +202,7 @@ static void code_key(struct encoder *e, const struct cairn_run_head *head, uint3
         const float *row = e->rows + (size_t)token * e->padded;
         float *saved = e->saved + (size_t)token * CAIRN_LANDMARK_OUTLIERS_MAX;
         uint32_t dim = l->code_dim, outliers = l->shape.outliers;
-        uint32_t subs = dim / cairn_grid_of(l->shape.landmark_bits)->dims;
+        uint32_t subs = dim / e->key_grid.dims;
         memset(e->work, 0, dim * sizeof(float));
         memcpy(e->work, row, l->shape.k_dim * sizeof(float));
         for (uint32_t c = 0; c < outliers; c++) {
@@ -208,8 +210,8 @@ static void code_key(struct encoder *e, const struct cairn_run_head *head, uint3
                 e->work[head->indices[c]] = 0;
         }
         cairn_rotate(e->kernels, e->key_rotation, e->work);
-        e->kernels->nearest(e->work, subs, inverse_rms(e->kernels, e->work, dim),
-                            l->shape.landmark_bits, e->codes, e->points);
+        e->kernels->nearest(e->work, subs, inverse_rms(e->kernels, e->work, dim), &e->key_grid,
+                            e->codes, e->points);
         uint16_t scale = code_scale(e->kernels, e->work, e->points, dim);
         put_key_codes(e, slot, subs);
         put_half(e->out, l->scales, slot, e->finite[token] ? scale : 0x7e00u);
@@ -233,18 +235,18 @@ static void code_key_int8(struct encoder *e, uint32_t token, uint32_t slot)
 static void code_value(struct encoder *e, const float *value, uint32_t slot)
 {
         const struct cairn_landmark_layout *l = e->layout;
-        uint32_t dim = l->value_dim, subs = dim / cairn_grid_of(l->shape.value_bits)->dims;
+        uint32_t dim = l->value_dim, subs = dim / e->value_grid.dims;
         uint8_t *group = e->out + l->value_codes +
                          (size_t)(slot / CAIRN_GROUP_TOKENS) * subs * CAIRN_GROUP_TOKENS / 2;
         memcpy(e->work, value, dim * sizeof(float));
         cairn_rotate(e->kernels, e->value_rotation, e->work);
-        e->kernels->nearest(e->work, subs, inverse_rms(e->kernels, e->work, dim),
-                            l->shape.value_bits, e->codes, e->points);
+        e->kernels->nearest(e->work, subs, inverse_rms(e->kernels, e->work, dim), &e->value_grid,
+                            e->codes, e->points);
         put_half(e->out, l->value_scales, slot, code_scale(e->kernels, e->work, e->points, dim));
-        for (uint32_t s = 0; s < subs; s++) {
-                uint32_t at = cairn_value_code_offset(s, slot % CAIRN_GROUP_TOKENS);
-                group[at] |=
-                    (uint8_t)(s % CAIRN_VALUE_BLOCK_SUBS < 8 ? e->codes[s] : e->codes[s] << 4);
+        for (uint32_t s = 0; s < subs; s += CAIRN_VALUE_BLOCK_SUBS) {
+                uint8_t *to = group + cairn_value_code_offset(s, slot % CAIRN_GROUP_TOKENS);
+                for (uint32_t c = 0; c < CAIRN_VALUE_BLOCK_SUBS / 2; c++)
+                        to[2 * c] = (uint8_t)(e->codes[s + c] | e->codes[s + 8 + c] << 4);
         }
 }
 
@@ -276,7 +278,7 @@ static void encode_key_run(struct encoder *e, const uint8_t *k_rows, uint32_t ru
                 return;
         for (uint32_t t = 0; t < n; t++)
                 e->finite[t] =
-                    cairn_row_from_raw(k_rows + (first + t) * raw_bytes, l->shape.dtype,
+                    cairn_row_from_raw(e->kernels, k_rows + (first + t) * raw_bytes, l->shape.dtype,
                                        l->shape.k_dim, e->padded, e->rows + (size_t)t * e->padded);
         for (uint32_t t = 0; t < n; t++)
                 if (!e->finite[t])
@@ -304,7 +306,7 @@ static void encode_values(struct encoder *e, const uint8_t *v_rows, uint32_t n)
         size_t raw_bytes = (size_t)v_dim * cairn_dtype_bytes(l->shape.dtype);
         for (uint32_t t = 0; t < n; t++) {
                 uint8_t *bytes = e->out + l->v_rows + (size_t)t * l->v_row_bytes;
-                (void)cairn_row_from_raw(v_rows + t * raw_bytes, l->shape.dtype, v_dim,
+                (void)cairn_row_from_raw(e->kernels, v_rows + t * raw_bytes, l->shape.dtype, v_dim,
                                          CAIRN_DIM_PADDED_MAX, e->coded); // non-finite counts as 0
                 if (l->shape.v_codec == CAIRN_ROW_Q8)
                         put_float(e->out, l->v_row_scales, t,
@@ -327,6 +329,10 @@ int cairn_landmark_encode(const struct cairn_landmark_layout *layout, const void
                 return CAIRN_EINVAL;
         (void)carve(&e, layout, scratch);
         cairn_rotation_init(e.key_rotation, layout->code_dim);
+        if (cairn_grid_of(shape->landmark_bits))
+                cairn_grid_expand(cairn_grid_of(shape->landmark_bits), &e.key_grid);
+        if (cairn_grid_of(shape->value_bits))
+                cairn_grid_expand(cairn_grid_of(shape->value_bits), &e.value_grid);
         if (layout->value_dim)
                 cairn_rotation_init(e.value_rotation, layout->value_dim);
         memset(ret_code_run, 0, layout->total_bytes);

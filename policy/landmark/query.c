@@ -51,17 +51,17 @@ static void make_integers(struct cairn_query *query, uint32_t q)
 static void make_tables(struct cairn_query *query, const struct cairn_grid *grid, const float *y,
                         uint32_t q)
 {
-        float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX], halves[CAIRN_GRID_POINTS];
+        struct cairn_grid_floats floats;
         float products[CAIRN_DIM_PADDED_MAX][CAIRN_GRID_POINTS], least[CAIRN_DIM_PADDED_MAX];
         float span = 0, base = 0;
         uint32_t subs = query->subs;
-        cairn_grid_expand(grid, points, halves);
+        cairn_grid_expand(grid, &floats);
         for (uint32_t s = 0; s < subs; s++) {
                 float high = -FLT_MAX, low = FLT_MAX;
                 for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
                         float x = 0;
                         for (uint32_t i = 0; i < grid->dims; i++)
-                                x = x + y[s + i * subs] * points[c][i];
+                                x = x + y[s + i * subs] * floats.points[c][i];
                         products[s][c] = x;
                         high = x > high ? x : high;
                         low = x < low ? x : low;

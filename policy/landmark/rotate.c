@@ -29,20 +29,14 @@ void cairn_rotation_init(struct cairn_rotation *rotation, uint32_t dim)
                         rotation->signs[pass][j] = mix(pass * 4096 + j) & 1 ? -1.0f : 1.0f;
 }
 
-static void flip(const float *signs, uint32_t dim, float *x)
-{
-        for (uint32_t j = 0; j < dim; j++)
-                x[j] = x[j] * signs[j];
-}
-
 void cairn_rotate(const struct cairn_kernels *kernels, const struct cairn_rotation *rotation,
                   float *x)
 {
-        flip(rotation->signs[0], rotation->dim, x);
+        kernels->multiply(x, rotation->signs[0], rotation->dim);
         kernels->hadamard(x, rotation->power);
         if (rotation->power == rotation->dim)
                 return;
-        flip(rotation->signs[1], rotation->dim, x);
+        kernels->multiply(x, rotation->signs[1], rotation->dim);
         kernels->hadamard(x + rotation->dim - rotation->power, rotation->power);
 }
 
@@ -51,8 +45,8 @@ void cairn_rotate_back(const struct cairn_kernels *kernels, const struct cairn_r
 {
         if (rotation->power != rotation->dim) {
                 kernels->hadamard(x + rotation->dim - rotation->power, rotation->power);
-                flip(rotation->signs[1], rotation->dim, x);
+                kernels->multiply(x, rotation->signs[1], rotation->dim);
         }
         kernels->hadamard(x, rotation->power);
-        flip(rotation->signs[0], rotation->dim, x);
+        kernels->multiply(x, rotation->signs[0], rotation->dim);
 }

@@ -56,27 +56,33 @@ void cairn_row_exact(const void *raw, uint32_t dtype, uint32_t dim, float *ret_r
                 memcpy(ret_row, raw, (size_t)dim * 4);
                 return;
         }
+        if (dtype == CAIRN_DTYPE_BF16) {
+                const uint8_t *bytes = raw;
+                for (uint32_t j = 0; j < dim; j++) {
+                        uint16_t half;
+                        memcpy(&half, bytes + (size_t)j * 2, 2);
+                        ret_row[j] = cairn_bf16_to_float(half);
+                }
+                return;
+        }
         for (uint32_t j = 0; j < dim; j++)
                 ret_row[j] = element(raw, dtype, j);
 }
 
-bool cairn_row_from_raw(const void *raw, uint32_t dtype, uint32_t dim, uint32_t padded,
-                        float *ret_row)
+bool cairn_row_from_raw(const struct cairn_kernels *kernels, const void *raw, uint32_t dtype,
+                        uint32_t dim, uint32_t padded, float *ret_row)
 {
-        bool finite = true;
-        cairn_row_exact(raw, dtype, dim, ret_row);
-        for (uint32_t j = 0; j < dim; j++) {
-                float x = ret_row[j];
-                if (!(fabsf(x) <= FLT_MAX)) {
-                        finite = false;
-                        x = 0;
-                }
-                x = x > CAIRN_ELEMENT_MAX ? CAIRN_ELEMENT_MAX : x;
-                ret_row[j] = x < -CAIRN_ELEMENT_MAX ? -CAIRN_ELEMENT_MAX : x;
+        const uint8_t *bytes = raw;
+        uint32_t j = 0;
+        if (dtype == CAIRN_DTYPE_F16) { // what fills whole vectors goes through the kernel
+                uint16_t halves[CAIRN_DIM_PADDED_MAX];
+                j = dim / 32 * 32;
+                memcpy(halves, bytes, (size_t)j * 2);
+                kernels->halves(halves, j, ret_row);
         }
-        for (uint32_t j = dim; j < padded; j++)
-                ret_row[j] = 0;
-        return finite;
+        cairn_row_exact(bytes + (size_t)j * cairn_dtype_bytes(dtype), dtype, dim - j, ret_row + j);
+        memset(ret_row + dim, 0, (padded - dim) * sizeof(float));
+        return kernels->clean(ret_row, padded);
 }
 
 static uint16_t bf16_from_float(float x)

@@ -41,7 +41,8 @@ bool cairn_row_read_k(struct cairn_row_reader *reader, const struct cairn_landma
         uint32_t padded = cairn_round_up(l->shape.k_dim, CAIRN_LANES);
         if (cairn_piece_is_raw(piece, l->shape.k_codec)) {
                 size_t bytes = (size_t)l->shape.k_dim * cairn_dtype_bytes(l->shape.dtype);
-                return cairn_row_from_raw((const uint8_t *)piece->k_raw + token * bytes,
+                return cairn_row_from_raw(reader->kernels,
+                                          (const uint8_t *)piece->k_raw + token * bytes,
                                           l->shape.dtype, l->shape.k_dim, padded, ret_row);
         }
         const float *centre = reader_centre(reader, piece->code_run, token / l->shape.run_tokens);
@@ -57,8 +58,8 @@ bool cairn_row_read_v(const struct cairn_landmark_layout *layout,
         uint32_t padded = cairn_round_up(s->v_dim, CAIRN_LANES);
         if (cairn_piece_is_raw(piece, s->v_codec)) {
                 size_t bytes = (size_t)s->v_dim * cairn_dtype_bytes(s->dtype);
-                return cairn_row_from_raw((const uint8_t *)piece->v_raw + token * bytes, s->dtype,
-                                          s->v_dim, padded, ret_row);
+                return cairn_row_from_raw(kernels, (const uint8_t *)piece->v_raw + token * bytes,
+                                          s->dtype, s->v_dim, padded, ret_row);
         }
         const uint8_t *code_run = piece->code_run;
         const uint8_t *row = code_run + layout->v_rows + (size_t)token * layout->v_row_bytes;
@@ -113,7 +114,7 @@ void cairn_score_row(const struct cairn_landmark_layout *layout,
         bool finite = true;
         if (raw) {
                 size_t bytes = (size_t)layout->shape.k_dim * cairn_dtype_bytes(layout->shape.dtype);
-                finite = cairn_row_from_raw((const uint8_t *)piece->k_raw + token * bytes,
+                finite = cairn_row_from_raw(kernels, (const uint8_t *)piece->k_raw + token * bytes,
                                             layout->shape.dtype, layout->shape.k_dim, query->padded,
                                             row);
         } else {

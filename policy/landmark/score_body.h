@@ -286,59 +286,84 @@ static void body_hadamard(float *x, uint32_t n)
                 body_store(x + i, body_load(x + i) * unit);
 }
 
-// Codes of LANES sub-quantizers at y, whose coordinates lie `subs` apart.
-BODY vi body_nearest_block(const float *y, uint32_t subs, float inverse, uint32_t dims,
-                           float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX],
-                           const float halves[CAIRN_GRID_POINTS])
+// Codes of LANES sub-quantizers at y, whose coordinates lie `apart`.
+BODY vi body_nearest_block(const float *y, uint32_t apart, float inverse, const uint32_t dims,
+                           const struct cairn_grid_floats *grid)
 {
         vf scaled[CAIRN_GRID_DIMS_MAX], best = body_all(-INFINITY);
         vi code = {0};
         CAIRN_UNROLL
         for (uint32_t i = 0; i < dims; i++)
-                scaled[i] = body_load(y + i * subs) * inverse;
-        CAIRN_UNROLL
+                scaled[i] = body_load(y + i * apart) * inverse;
         for (int32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
-                vf nearness = body_all(-halves[c]);
+                vf nearness = body_all(-grid->halves[c]);
                 CAIRN_UNROLL
                 for (uint32_t i = 0; i < dims; i++)
-                        nearness = nearness + scaled[i] * points[c][i];
-                code = body_blend(nearness > best, code * 0 + c, code);
+                        nearness = nearness + scaled[i] * grid->points[c][i];
+                code = body_blend(nearness > best, (vi){0} + c, code);
                 best = body_max(nearness, best);
         }
         return code;
 }
 
-static void body_nearest(const float *y, uint32_t subs, float inverse, uint32_t bits,
-                         uint8_t *ret_codes, float *ret_points)
+BODY void body_nearest_of(const float *y, uint32_t subs, float inverse, const uint32_t dims,
+                          const struct cairn_grid_floats *grid, uint8_t *ret_codes,
+                          float *ret_points)
 {
-        const struct cairn_grid *grid = cairn_grid_of(bits);
-        float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX], halves[CAIRN_GRID_POINTS];
         float last[CAIRN_GRID_DIMS_MAX * LANES] = {0};
-        cairn_grid_expand(grid, points, halves);
         for (uint32_t s = 0; s < subs; s += LANES) {
                 uint32_t n = subs - s < LANES ? subs - s : LANES, apart = subs;
                 const float *from = y + s;
                 int32_t codes[LANES];
                 if (n < LANES) { // the tail: a padded copy
-                        for (uint32_t i = 0; i < grid->dims; i++)
+                        for (uint32_t i = 0; i < dims; i++)
                                 memcpy(last + i * LANES, from + i * subs, n * sizeof(float));
                         from = last;
                         apart = LANES;
                 }
-                vi code;
-                if (grid->dims == 2)
-                        code = body_nearest_block(from, apart, inverse, 2, points, halves);
-                else if (grid->dims == 1)
-                        code = body_nearest_block(from, apart, inverse, 1, points, halves);
-                else
-                        code = body_nearest_block(from, apart, inverse, 4, points, halves);
+                vi code = body_nearest_block(from, apart, inverse, dims, grid);
                 memcpy(codes, &code, sizeof codes);
                 for (uint32_t j = 0; j < n; j++) {
                         ret_codes[s + j] = (uint8_t)codes[j];
-                        for (uint32_t i = 0; i < grid->dims; i++)
-                                ret_points[s + j + i * subs] = points[codes[j]][i];
+                        CAIRN_UNROLL
+                        for (uint32_t i = 0; i < dims; i++)
+                                ret_points[s + j + i * subs] = grid->points[codes[j]][i];
                 }
         }
+}
+
+static void body_nearest(const float *y, uint32_t subs, float inverse,
+                         const struct cairn_grid_floats *grid, uint8_t *ret_codes,
+                         float *ret_points)
+{
+        switch (grid->dims) {
+        case 1: body_nearest_of(y, subs, inverse, 1, grid, ret_codes, ret_points); break;
+        case 2: body_nearest_of(y, subs, inverse, 2, grid, ret_codes, ret_points); break;
+        default: body_nearest_of(y, subs, inverse, 4, grid, ret_codes, ret_points); break;
+        }
+}
+
+static void body_multiply(float *x, const float *y, uint32_t n)
+{
+        uint32_t j = 0;
+        for (; j + LANES <= n; j += LANES)
+                body_store(x + j, body_load(x + j) * body_load(y + j));
+        for (; j < n; j++)
+                x[j] = x[j] * y[j];
+}
+
+static bool body_clean(float *row, uint32_t n)
+{
+        vf high = body_all(CAIRN_ELEMENT_MAX), most = {0};
+        for (uint32_t j = 0; j < n; j += LANES) {
+                vf x = body_load(row + j);
+                vi finite = (vf)((vi)x & 0x7fffffff) <= body_all(FLT_MAX);
+                x = (vf)((vi)x & finite);
+                most = body_max((vf)(~finite & 0x3f800000), most); // 1 where it is not
+                x = body_max(x, -high);
+                body_store(row + j, -body_max(-x, -high));
+        }
+        return body_highest(most) == 0;
 }
 
 static void body_byte_weights(const float *weights, const uint16_t *scales, uint32_t n,
@@ -369,4 +394,4 @@ static void body_byte_weights(const float *weights, const uint16_t *scales, uint
         .rank_sum = body_rank_sum, .collect = body_collect, .centre = body_centre,                 \
         .to_int8 = body_to_int8, .from_int8 = body_from_int8_row, .add_squares = body_add_squares, \
         .dot = body_dot, .axpy = body_axpy, .hadamard = body_hadamard, .nearest = body_nearest,    \
-        .byte_weights = body_byte_weights
+        .multiply = body_multiply, .clean = body_clean, .byte_weights = body_byte_weights

@@ -210,26 +210,45 @@ static void hadamard(float *x, uint32_t n)
                 x[i] = x[i] * unit;
 }
 
-static void nearest(const float *y, uint32_t subs, float inverse, uint32_t bits, uint8_t *ret_codes,
-                    float *ret_points)
+static void nearest(const float *y, uint32_t subs, float inverse,
+                    const struct cairn_grid_floats *grid, uint8_t *ret_codes, float *ret_points)
 {
-        const struct cairn_grid *grid = cairn_grid_of(bits);
-        float points[CAIRN_GRID_POINTS][CAIRN_GRID_DIMS_MAX], halves[CAIRN_GRID_POINTS];
-        cairn_grid_expand(grid, points, halves);
         for (uint32_t s = 0; s < subs; s++) {
                 float best = -INFINITY;
                 uint32_t code = 0;
                 for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
-                        float nearness = -halves[c];
+                        float nearness = -grid->halves[c];
                         for (uint32_t i = 0; i < grid->dims; i++)
-                                nearness = nearness + y[s + i * subs] * inverse * points[c][i];
+                                nearness =
+                                    nearness + y[s + i * subs] * inverse * grid->points[c][i];
                         code = nearness > best ? c : code;
                         best = nearness > best ? nearness : best;
                 }
                 ret_codes[s] = (uint8_t)code;
                 for (uint32_t i = 0; i < grid->dims; i++)
-                        ret_points[s + i * subs] = points[code][i];
+                        ret_points[s + i * subs] = grid->points[code][i];
         }
+}
+
+static void multiply(float *x, const float *y, uint32_t n)
+{
+        for (uint32_t j = 0; j < n; j++)
+                x[j] = x[j] * y[j];
+}
+
+static bool clean(float *row, uint32_t n)
+{
+        bool finite = true;
+        for (uint32_t j = 0; j < n; j++) {
+                float x = row[j];
+                if (!(fabsf(x) <= FLT_MAX)) {
+                        finite = false;
+                        x = 0;
+                }
+                x = x > -CAIRN_ELEMENT_MAX ? x : -CAIRN_ELEMENT_MAX;
+                row[j] = x < CAIRN_ELEMENT_MAX ? x : CAIRN_ELEMENT_MAX;
+        }
+        return finite;
 }
 
 static void byte_weights(const float *weights, const uint16_t *scales, uint32_t n,
@@ -293,6 +312,8 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .axpy = axpy,
     .hadamard = hadamard,
     .nearest = nearest,
+    .multiply = multiply,
+    .clean = clean,
     .byte_weights = byte_weights,
     .value_sums = value_sums,
 };

@@ -268,10 +268,23 @@ static inline void check_codes(const struct cairn_kernels *k, struct rng *rng)
                 uint8_t *a = guarded(subs), *c = guarded(subs);
                 for (uint32_t j = 0; j < dim; j++)
                         y[j] = dim % 48 == 0 ? 0 : rng_gauss(rng);
-                k->nearest(y, subs, 0.9f, b, a, p);
-                cairn_kernels_scalar.nearest(y, subs, 0.9f, b, c, q);
+                struct cairn_grid_floats grid;
+                cairn_grid_expand(cairn_grid_of(b), &grid);
+                k->nearest(y, subs, 0.9f, &grid, a, p);
+                cairn_kernels_scalar.nearest(y, subs, 0.9f, &grid, c, q);
                 cr_assert_eq(memcmp(a, c, subs), 0);
                 same_floats(p, q, dim, "nearest");
+                k->multiply(p, y, dim);
+                cairn_kernels_scalar.multiply(q, y, dim);
+                same_floats(p, q, dim, "multiply");
+                float *odd = odd_floats(rng, (dim + 8) / 16 * 16, dim % 24 == 0);
+                float *twin = guarded((dim + 8) / 16 * 16 * 4);
+                memcpy(twin, odd, (dim + 8) / 16 * 16 * 4);
+                cr_assert_eq(k->clean(odd, (dim + 8) / 16 * 16),
+                             cairn_kernels_scalar.clean(twin, (dim + 8) / 16 * 16));
+                same_floats(odd, twin, (dim + 8) / 16 * 16, "clean");
+                guarded_free(odd, (dim + 8) / 16 * 16 * 4);
+                guarded_free(twin, (dim + 8) / 16 * 16 * 4);
                 guarded_free(y, dim * 4);
                 guarded_free(p, dim * 4);
                 guarded_free(q, dim * 4);

@@ -219,7 +219,7 @@ Test(landmark_partial, the_rest_completes_the_chosen)
                         double exact[576], lse, size;
                         exact_attention(&c, &r, NULL, q, exact, &lse);
                         cr_assert_float_eq(chosen.lse[q], a.result.lse_all[q], 1e-4);
-                        cr_assert_float_eq(chosen.lse[q], lse, 0.1);
+                        cr_assert_float_eq(chosen.lse[q], lse, 0.25);
                         both += distance(chosen.out + q * shape.v_dim, exact, shape.v_dim, &size);
                         whole += size;
                 }
