@@ -57,11 +57,16 @@ def log_sum_exp(values):
 
 
 def reference(rows, layer, head, queries, k, scale, excluded=()):
-    """(positions, lse of the chosen, lse of all) of the exact rule: the largest softmax probability of the group."""
+    """(positions, lse of the chosen, lse of all) of the exact rule: the largest softmax probability of the group.
+
+    A token's probability is its share of all tokens, also of those that the worker holds and excludes.
+    """
     eligible = [t for t in range(rows.tokens) if not any(a <= t < b for a, b in excluded)]
-    scores = [[scale * dot(q, rows.k[layer][head][t]) for t in eligible] for q in queries]
+    every = [[scale * dot(q, rows.k[layer][head][t]) for t in range(rows.tokens)] for q in queries]
+    scores = [[s[t] for t in eligible] for s in every]
     all_lse = [log_sum_exp(s) for s in scores]
-    best = [max(scores[g][i] - all_lse[g] for g in range(len(queries))) for i in range(len(eligible))]
+    whole = [log_sum_exp(s) for s in every]
+    best = [max(scores[g][i] - whole[g] for g in range(len(queries))) for i in range(len(eligible))]
     order = sorted(range(len(eligible)), key=lambda i: (-best[i], eligible[i]))[:k]
     chosen = sorted(eligible[i] for i in order)
     chosen_lse = [log_sum_exp([scores[g][i] for i in order]) for g in range(len(queries))]
