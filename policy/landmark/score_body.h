@@ -11,6 +11,7 @@
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef int32_t vi_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); // in memory
 typedef int16_t vs __attribute__((vector_size(LANES * 2)));
 typedef uint16_t vus __attribute__((vector_size(LANES * 2)));
 typedef int8_t vb __attribute__((vector_size(LANES)));
@@ -248,14 +249,24 @@ static void body_axpy(const float *row, float weight, uint32_t n, float *out)
                 body_store(out + j, body_load(out + j) + body_load(row + j) * weight);
 }
 
+// The sign bits of the lanes that have bit h set, h = 1, 2, 4, 8.
+#define BODY_SIGN INT32_MIN
+static const int32_t body_upper[4][16] = {
+    {0, BODY_SIGN, 0, BODY_SIGN, 0, BODY_SIGN, 0, BODY_SIGN, 0, BODY_SIGN, 0, BODY_SIGN, 0,
+     BODY_SIGN, 0, BODY_SIGN},
+    {0, 0, BODY_SIGN, BODY_SIGN, 0, 0, BODY_SIGN, BODY_SIGN, 0, 0, BODY_SIGN, BODY_SIGN, 0, 0,
+     BODY_SIGN, BODY_SIGN},
+    {0, 0, 0, 0, BODY_SIGN, BODY_SIGN, BODY_SIGN, BODY_SIGN, 0, 0, 0, 0, BODY_SIGN, BODY_SIGN,
+     BODY_SIGN, BODY_SIGN},
+    {0, 0, 0, 0, 0, 0, 0, 0, BODY_SIGN, BODY_SIGN, BODY_SIGN, BODY_SIGN, BODY_SIGN, BODY_SIGN,
+     BODY_SIGN, BODY_SIGN},
+};
+
 // Butterflies at a distance h below LANES: each lane adds its partner to itself, or to its negative
 // in the upper lane.
 BODY vf body_butterfly(vf x, const uint32_t h)
 {
-        vi flip;
-        CAIRN_UNROLL
-        for (uint32_t i = 0; i < LANES; i++)
-                flip[i] = i & h ? INT32_MIN : 0;
+        vi flip = (vi) * (const vi_at *)body_upper[__builtin_ctz(h)];
         return body_swap(x, h) + (vf)((vi)x ^ flip);
 }
 
@@ -286,49 +297,58 @@ static void body_hadamard(float *x, uint32_t n)
                 body_store(x + i, body_load(x + i) * unit);
 }
 
-// Codes of LANES sub-quantizers at y, whose coordinates lie `apart`.
-BODY vi body_nearest_block(const float *y, uint32_t apart, float inverse, const uint32_t dims,
-                           const struct cairn_grid_floats *grid)
+// Codes of LANES * `vectors` sub-quantizers at y, whose coordinates lie `apart`.
+BODY void body_nearest_block(const float *y, uint32_t apart, float inverse, const uint32_t dims,
+                             const uint32_t vectors, const struct cairn_grid_floats *grid,
+                             int32_t *ret_codes)
 {
-        vf scaled[CAIRN_GRID_DIMS_MAX], best = body_all(-INFINITY);
-        vi code = {0};
+        vf scaled[2][CAIRN_GRID_DIMS_MAX], best[2] = {body_all(-INFINITY), body_all(-INFINITY)};
+        vi code[2] = {{0}, {0}};
         CAIRN_UNROLL
-        for (uint32_t i = 0; i < dims; i++)
-                scaled[i] = body_load(y + i * apart) * inverse;
-        for (int32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
-                vf nearness = body_all(-grid->halves[c]);
+        for (uint32_t v = 0; v < vectors; v++) {
                 CAIRN_UNROLL
                 for (uint32_t i = 0; i < dims; i++)
-                        nearness = nearness + scaled[i] * grid->points[c][i];
-                code = body_blend(nearness > best, (vi){0} + c, code);
-                best = body_max(nearness, best);
+                        scaled[v][i] = body_load(y + v * LANES + i * apart) * inverse;
         }
-        return code;
+        for (int32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
+                vf start = body_all(-grid->halves[c]);
+                vi this = (vi){0} + c;
+                CAIRN_UNROLL
+                for (uint32_t v = 0; v < vectors; v++) {
+                        vf nearness = start;
+                        CAIRN_UNROLL
+                        for (uint32_t i = 0; i < dims; i++)
+                                nearness = nearness + scaled[v][i] * grid->points[c][i];
+                        code[v] = body_blend(nearness > best[v], this, code[v]);
+                        best[v] = body_max(nearness, best[v]);
+                }
+        }
+        CAIRN_UNROLL
+        for (uint32_t v = 0; v < vectors; v++)
+                *(vi_at *)(ret_codes + v * LANES) = (vi_at)code[v];
 }
 
 BODY void body_nearest_of(const float *y, uint32_t subs, float inverse, const uint32_t dims,
                           const struct cairn_grid_floats *grid, uint8_t *ret_codes,
                           float *ret_points)
 {
+        int32_t codes[CAIRN_DIM_PADDED_MAX + LANES];
         float last[CAIRN_GRID_DIMS_MAX * LANES] = {0};
-        for (uint32_t s = 0; s < subs; s += LANES) {
-                uint32_t n = subs - s < LANES ? subs - s : LANES, apart = subs;
-                const float *from = y + s;
-                int32_t codes[LANES];
-                if (n < LANES) { // the tail: a padded copy
-                        for (uint32_t i = 0; i < dims; i++)
-                                memcpy(last + i * LANES, from + i * subs, n * sizeof(float));
-                        from = last;
-                        apart = LANES;
-                }
-                vi code = body_nearest_block(from, apart, inverse, dims, grid);
-                memcpy(codes, &code, sizeof codes);
-                for (uint32_t j = 0; j < n; j++) {
-                        ret_codes[s + j] = (uint8_t)codes[j];
-                        CAIRN_UNROLL
-                        for (uint32_t i = 0; i < dims; i++)
-                                ret_points[s + j + i * subs] = grid->points[codes[j]][i];
-                }
+        uint32_t s = 0;
+        for (; s + 2 * LANES <= subs; s += 2 * LANES)
+                body_nearest_block(y + s, subs, inverse, dims, 2, grid, codes + s);
+        for (; s < subs; s += LANES) { // the tail: a padded copy
+                uint32_t n = subs - s < LANES ? subs - s : LANES;
+                for (uint32_t i = 0; i < dims; i++)
+                        memcpy(last + i * LANES, y + s + i * subs, n * sizeof(float));
+                body_nearest_block(last, LANES, inverse, dims, 1, grid, codes + s);
+        }
+        for (uint32_t j = 0; j < subs; j++) {
+                const float *point = grid->points[codes[j]];
+                ret_codes[j] = (uint8_t)codes[j];
+                CAIRN_UNROLL
+                for (uint32_t i = 0; i < dims; i++)
+                        ret_points[j + i * subs] = point[i];
         }
 }
 
