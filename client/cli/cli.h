@@ -17,8 +17,11 @@ enum cairn_cli_exit {
 };
 
 struct cairn_cli {
-        struct cairn_client *client; // connected
+        struct cairn_client *client; // connected; NULL for commands that are local
         bool json;
+        const char *socket_path;      // as given, or NULL
+        double model_bytes_per_token; // doctor; 0: not given
+        double prefill_rate;
         int argc; // what follows the command and is no option
         char **argv;
 };
@@ -30,11 +33,16 @@ struct cairn_cli_command {
         const char *summary;
         const char *example;
         int (*run)(struct cairn_cli *cli);
+        bool local; // needs no daemon
 };
 
 int cairn_cli_ping(struct cairn_cli *cli);
 int cairn_cli_stats(struct cairn_cli *cli);
 int cairn_cli_spaces(struct cairn_cli *cli);
+int cairn_cli_top(struct cairn_cli *cli);
+int cairn_cli_doctor(struct cairn_cli *cli);
+int cairn_cli_reload(struct cairn_cli *cli);
+int cairn_cli_drain(struct cairn_cli *cli);
 
 // Prints the client's error to stderr; returns the exit code that fits.
 int cairn_cli_fail(const struct cairn_cli *cli, int status);

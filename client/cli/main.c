@@ -1,16 +1,26 @@
 // cairnctl: asks a running cairnd, for people and scripts.
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/cli.h"
 
 static const struct cairn_cli_command commands[] = {
     {"ping", "", "is the daemon there, and how fast does it answer", "cairnctl ping",
-     cairn_cli_ping},
+     cairn_cli_ping, false},
     {"stats", "[NAME]", "its counters and gauges; NAME: those that begin so",
-     "cairnctl stats cairn_blocks --json", cairn_cli_stats},
+     "cairnctl stats cairn_blocks --json", cairn_cli_stats, false},
+    {"top", "[MS]", "tiers, rates and latencies, live; every MS milliseconds", "cairnctl top",
+     cairn_cli_top, false},
     {"spaces", "", "the spaces that it stores, with blocks and bytes", "cairnctl spaces",
-     cairn_cli_spaces},
+     cairn_cli_spaces, false},
+    {"doctor", "[DIR]", "is this machine fit for cairnd, and what to change (DIR: for blocks)",
+     "cairnctl doctor /srv/nvme0 --model-bytes-per-token 131072 --prefill-rate 4000",
+     cairn_cli_doctor, true},
+    {"reload", "", "the daemon reads its configuration again; says what changed", "cairnctl reload",
+     cairn_cli_reload, false},
+    {"drain", "[MS]", "the daemon writes all blocks back and stops, within MS milliseconds",
+     "cairnctl drain 30000", cairn_cli_drain, false},
 };
 enum {
         COMMANDS = sizeof(commands) / sizeof(commands[0])
@@ -27,6 +37,8 @@ static void usage(FILE *to)
               "                 $XDG_RUNTIME_DIR/cairn/cairnd.sock, /run/cairn/cairnd.sock)\n"
               "  --timeout MS   how long to wait for an answer (default 5000)\n"
               "  --json         one JSON object on one line\n"
+              "  --model-bytes-per-token N, --prefill-rate R  (doctor) does loading pay: bytes of\n"
+              "                 K and V a token, and tokens a second that the model computes\n"
               "  --help         this; after a command: about that command\n"
               "  --version      the version\n"
               "\n"
@@ -56,7 +68,21 @@ struct options {
         bool json;
         bool help;
         bool version;
+        double model_bytes_per_token;
+        double prefill_rate;
 };
+
+static int parse_positive(const char *name, const char *text, double *ret_value)
+{
+        char *end;
+
+        *ret_value = strtod(text, &end);
+        if (end == text || *end != '\0' || !(*ret_value > 0 && *ret_value < 1e15)) {
+                fprintf(stderr, "cairnctl: --%s %s: a number above zero, please\n", name, text);
+                return CAIRN_CLI_USAGE;
+        }
+        return CAIRN_CLI_OK;
+}
 
 static int parse_timeout(const char *text, uint32_t *ret_ms)
 {
@@ -78,9 +104,14 @@ static int parse_timeout(const char *text, uint32_t *ret_ms)
 static int parse(int argc, char **argv, struct options *ret_options)
 {
         static const struct option longs[] = {
-            {"socket", required_argument, NULL, 's'}, {"timeout", required_argument, NULL, 't'},
-            {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
-            {"version", no_argument, NULL, 'v'},      {0},
+            {"socket", required_argument, NULL, 's'},
+            {"timeout", required_argument, NULL, 't'},
+            {"json", no_argument, NULL, 'j'},
+            {"help", no_argument, NULL, 'h'},
+            {"version", no_argument, NULL, 'v'},
+            {"model-bytes-per-token", required_argument, NULL, 'm'},
+            {"prefill-rate", required_argument, NULL, 'p'},
+            {0},
         };
         int option;
 
@@ -89,6 +120,16 @@ static int parse(int argc, char **argv, struct options *ret_options)
                 case 's': ret_options->client.socket_path = optarg; break;
                 case 't':
                         if (parse_timeout(optarg, &ret_options->client.timeout_ms) != CAIRN_CLI_OK)
+                                return CAIRN_CLI_USAGE;
+                        break;
+                case 'm':
+                        if (parse_positive("model-bytes-per-token", optarg,
+                                           &ret_options->model_bytes_per_token) != CAIRN_CLI_OK)
+                                return CAIRN_CLI_USAGE;
+                        break;
+                case 'p':
+                        if (parse_positive("prefill-rate", optarg, &ret_options->prefill_rate) !=
+                            CAIRN_CLI_OK)
                                 return CAIRN_CLI_USAGE;
                         break;
                 case 'j': ret_options->json = true; break;
@@ -110,10 +151,18 @@ static int exit_code_of(int status)
 static int run(const struct cairn_cli_command *command, const struct options *options, int argc,
                char **argv)
 {
-        struct cairn_cli cli = {.json = options->json, .argc = argc, .argv = argv};
+        struct cairn_cli cli = {.json = options->json,
+                                .argc = argc,
+                                .argv = argv,
+                                .socket_path = options->client.socket_path,
+                                .model_bytes_per_token = options->model_bytes_per_token,
+                                .prefill_rate = options->prefill_rate};
         char text[640] = "";
-        int status = cairn_client_create(&options->client, &cli.client, text, sizeof(text));
+        int status = CAIRN_OK;
         int code;
+
+        if (!command->local)
+                status = cairn_client_create(&options->client, &cli.client, text, sizeof(text));
 
         if (status != CAIRN_OK) {
                 fprintf(stderr, "cairnctl: %s\n", text);

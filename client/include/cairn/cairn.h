@@ -241,6 +241,13 @@ CAIRN_API int cairn_stats(struct cairn_client *client, struct cairn_call *call,
                                             double value),
                           void *arg);
 
+// For operators (root, the daemon's user, operator_gids): CAIRN_EPERM to others.
+// Reads the configuration again; ret_text[512] (may be NULL) says what changed and what needs a
+// restart. CAIRN_EINVAL: it is wrong, and nothing changed.
+CAIRN_API int cairn_reload(struct cairn_client *client, struct cairn_call *call, char *ret_text);
+// The daemon stops as SIGTERM stops it, within limit_ms (0: its stop_timeout).
+CAIRN_API int cairn_drain(struct cairn_client *client, struct cairn_call *call, uint64_t limit_ms);
+
 // ---- arenas ----
 
 struct cairn_arena; // lives until destroyed, or with its client
