@@ -24,19 +24,62 @@ bool cairn_cursor_seek(struct cairn_cursor *cursor, uint32_t position)
         return cursor->token < pieces[cursor->piece].n_tokens;
 }
 
-// Raw bytes to out_dtype.
-static void write_raw(const struct cairn_landmark_shape *shape, const void *raw, uint32_t token,
-                      uint32_t dim, uint32_t out_dtype, uint8_t *ret)
+// Where one gather writes.
+struct gather {
+        const struct cairn_landmark_layout *layout;
+        const struct cairn_kernels *kernels;
+        struct cairn_row_reader reader;
+        uint32_t out_dtype;
+};
+
+// One raw row to out_dtype.
+static void write_raw(const struct gather *g, const void *raw, uint32_t token, uint32_t dim,
+                      uint8_t *ret)
 {
         float row[CAIRN_DIM_PADDED_MAX];
-        size_t bytes = (size_t)dim * cairn_dtype_bytes(shape->dtype);
+        uint32_t dtype = g->layout->shape.dtype;
+        size_t bytes = (size_t)dim * cairn_dtype_bytes(dtype);
         const uint8_t *at = (const uint8_t *)raw + token * bytes;
-        if (out_dtype == shape->dtype) {
+        if (g->out_dtype == dtype) {
                 memcpy(ret, at, bytes);
                 return;
         }
-        cairn_row_exact(at, shape->dtype, dim, row);
-        cairn_row_to_raw(row, out_dtype, dim, ret);
+        cairn_row_exact(at, dtype, dim, row);
+        cairn_row_to_raw(g->kernels, row, g->out_dtype, dim, ret);
+}
+
+static void write_k(struct gather *g, const struct cairn_landmark_piece *piece, uint32_t token,
+                    uint8_t *ret)
+{
+        float row[CAIRN_DIM_PADDED_MAX];
+        uint32_t dim = g->layout->shape.k_dim;
+        if (cairn_piece_is_raw(piece, g->layout->shape.k_codec)) {
+                write_raw(g, piece->k_raw, token, dim, ret);
+                return;
+        }
+        bool direct = g->out_dtype == CAIRN_DTYPE_F32 && dim % CAIRN_LANES == 0 &&
+                      (uintptr_t)ret % sizeof(float) == 0;
+        float *to = direct ? (float *)(void *)ret : row;
+        (void)cairn_row_read_k(&g->reader, piece, token, to); // NaN rows pass
+        if (!direct)
+                cairn_row_to_raw(g->kernels, row, g->out_dtype, dim, ret);
+}
+
+static void write_v(struct gather *g, const struct cairn_landmark_piece *piece, uint32_t token,
+                    uint8_t *ret)
+{
+        float row[CAIRN_DIM_PADDED_MAX];
+        uint32_t dim = g->layout->shape.v_dim;
+        if (cairn_piece_is_raw(piece, g->layout->shape.v_codec)) {
+                write_raw(g, piece->v_raw, token, dim, ret);
+                return;
+        }
+        bool direct = g->out_dtype == CAIRN_DTYPE_F32 && dim % CAIRN_LANES == 0 &&
+                      (uintptr_t)ret % sizeof(float) == 0;
+        float *to = direct ? (float *)(void *)ret : row;
+        (void)cairn_row_read_v(g->layout, g->kernels, piece, token, to);
+        if (!direct)
+                cairn_row_to_raw(g->kernels, row, g->out_dtype, dim, ret);
 }
 
 static void prefetch_rows(const struct cairn_landmark_layout *l,
@@ -62,38 +105,28 @@ int cairn_landmark_gather(const struct cairn_landmark_layout *layout,
 {
         const struct cairn_landmark_shape *s = &layout->shape;
         struct cairn_cursor cursor = {.pieces = pieces, .n_pieces = n_pieces}, ahead = cursor;
-        const struct cairn_kernels *kernels = cairn_kernels_chosen();
-        struct cairn_row_reader reader = {.layout = layout, .kernels = kernels};
+        struct gather g = {
+            .layout = layout, .kernels = cairn_kernels_chosen(), .out_dtype = out_dtype};
         size_t out_k = (size_t)s->k_dim * cairn_dtype_bytes(out_dtype);
         size_t out_v = (size_t)s->v_dim * cairn_dtype_bytes(out_dtype);
-        float row[CAIRN_DIM_PADDED_MAX];
         if (out_k == 0)
                 return CAIRN_EINVAL;
+        g.reader.layout = layout;
+        g.reader.kernels = g.kernels;
+        ret_v = s->v_dim ? ret_v : NULL;
         for (uint32_t i = 0; i < n_positions; i++) {
                 if (i + 8 < n_positions && cairn_cursor_seek(&ahead, positions[i + 8]))
                         prefetch_rows(layout, &pieces[ahead.piece], ahead.token);
                 if (!cairn_cursor_seek(&cursor, positions[i]))
                         return CAIRN_ENOENT;
                 const struct cairn_landmark_piece *piece = &pieces[cursor.piece];
-                bool raw_k = cairn_piece_is_raw(piece, s->k_codec),
-                     raw_v = cairn_piece_is_raw(piece, s->v_codec);
-                if ((ret_k && raw_k && !piece->k_raw) ||
-                    (ret_v && s->v_dim && raw_v && !piece->v_raw))
+                if ((ret_k && cairn_piece_is_raw(piece, s->k_codec) && !piece->k_raw) ||
+                    (ret_v && cairn_piece_is_raw(piece, s->v_codec) && !piece->v_raw))
                         return CAIRN_ENOENT;
-                if (ret_k && raw_k)
-                        write_raw(s, piece->k_raw, cursor.token, s->k_dim, out_dtype,
-                                  (uint8_t *)ret_k + i * out_k);
-                else if (ret_k) {
-                        (void)cairn_row_read_k(&reader, piece, cursor.token, row); // NaN rows pass
-                        cairn_row_to_raw(row, out_dtype, s->k_dim, (uint8_t *)ret_k + i * out_k);
-                }
-                if (ret_v && s->v_dim && raw_v)
-                        write_raw(s, piece->v_raw, cursor.token, s->v_dim, out_dtype,
-                                  (uint8_t *)ret_v + i * out_v);
-                else if (ret_v && s->v_dim) {
-                        (void)cairn_row_read_v(layout, kernels, piece, cursor.token, row);
-                        cairn_row_to_raw(row, out_dtype, s->v_dim, (uint8_t *)ret_v + i * out_v);
-                }
+                if (ret_k)
+                        write_k(&g, piece, cursor.token, (uint8_t *)ret_k + i * out_k);
+                if (ret_v)
+                        write_v(&g, piece, cursor.token, (uint8_t *)ret_v + i * out_v);
         }
         return CAIRN_OK;
 }

@@ -74,7 +74,8 @@ bool cairn_row_from_raw(const struct cairn_kernels *kernels, const void *raw, ui
                         uint32_t dim, uint32_t padded, float *ret_row);
 // The same with no clamp and no change of NaN and infinities: what gather returns.
 void cairn_row_exact(const void *raw, uint32_t dtype, uint32_t dim, float *ret_row);
-void cairn_row_to_raw(const float *row, uint32_t dtype, uint32_t dim, void *ret_raw);
+void cairn_row_to_raw(const struct cairn_kernels *kernels, const float *row, uint32_t dtype,
+                      uint32_t dim, void *ret_raw);
 
 void cairn_q4_encode(const float *row, uint32_t dim, uint8_t *ret_bytes);
 void cairn_q4_decode(const uint8_t *bytes, uint32_t dim, uint32_t padded, float *ret_row);

@@ -55,6 +55,8 @@ struct cairn_kernels {
                              uint32_t stride);
         // Halves as floats; n a multiple of 32.
         void (*halves)(const uint16_t *halves, uint32_t n, float *ret_floats);
+        // The reverse, rounded to nearest even; NaN stays NaN. n a multiple of 8.
+        void (*to_halves)(const float *floats, uint32_t n, uint16_t *ret_halves);
         // Scores of `groups` groups. outliers may be NULL. Scores may be NaN: what follows takes it
         // for -inf. Returns the largest, at least -inf.
         float (*finish)(const uint16_t *sums, const int16_t *outliers, const float *scales,

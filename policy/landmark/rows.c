@@ -109,22 +109,32 @@ static uint8_t e5m2_from_float(float x)
         return (uint8_t)((half & 0x8000u) >> 8 | rounded >> 8);
 }
 
-void cairn_row_to_raw(const float *row, uint32_t dtype, uint32_t dim, void *ret_raw)
+void cairn_row_to_raw(const struct cairn_kernels *kernels, const float *row, uint32_t dtype,
+                      uint32_t dim, void *ret_raw)
 {
         uint8_t *bytes = ret_raw;
-        if (dtype == CAIRN_DTYPE_F32) {
-                memcpy(bytes, row, (size_t)dim * 4);
-                return;
-        }
-        for (uint32_t j = 0; j < dim; j++) {
-                uint16_t half = dtype == CAIRN_DTYPE_F16 ? cairn_half_from_float(row[j])
-                                                         : bf16_from_float(row[j]);
-                if (dtype == CAIRN_DTYPE_F8E4M3)
+        uint16_t halves[CAIRN_DIM_PADDED_MAX];
+        switch (dtype) {
+        case CAIRN_DTYPE_F32: memcpy(bytes, row, (size_t)dim * 4); break;
+        case CAIRN_DTYPE_F16:
+                kernels->to_halves(row, dim / 8 * 8, halves);
+                for (uint32_t j = dim / 8 * 8; j < dim; j++)
+                        halves[j] = cairn_half_from_float(row[j]);
+                memcpy(bytes, halves, (size_t)dim * 2);
+                break;
+        case CAIRN_DTYPE_BF16:
+                for (uint32_t j = 0; j < dim; j++)
+                        halves[j] = bf16_from_float(row[j]);
+                memcpy(bytes, halves, (size_t)dim * 2);
+                break;
+        case CAIRN_DTYPE_F8E4M3:
+                for (uint32_t j = 0; j < dim; j++)
                         bytes[j] = e4m3_from_float(row[j]);
-                else if (dtype == CAIRN_DTYPE_F8E5M2)
+                break;
+        default:
+                for (uint32_t j = 0; j < dim; j++)
                         bytes[j] = e5m2_from_float(row[j]);
-                else
-                        memcpy(bytes + (size_t)j * 2, &half, 2);
+                break;
         }
 }
 

@@ -363,11 +363,20 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
         }
 }
 
+// Rounding mode 0: to nearest, ties to even.
+static void to_halves(const float *from, uint32_t n, uint16_t *ret_halves)
+{
+        for (uint32_t i = 0; i < n; i += 8)
+                _mm_storeu_si128((__m128i *)(void *)(ret_halves + i),
+                                 _mm256_cvtps_ph(_mm256_loadu_ps(from + i), 0));
+}
+
 const struct cairn_kernels cairn_kernels_avx512 = {
     .isa = CAIRN_ISA_AVX512,
     .table_sums = table_sums,
     .outlier_sums = outlier_sums,
     .row_dots = row_dots,
     .value_sums = value_sums,
+    .to_halves = to_halves,
     BODY_KERNELS,
 };

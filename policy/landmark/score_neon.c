@@ -194,11 +194,18 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
         }
 }
 
+static void to_halves(const float *from, uint32_t n, uint16_t *ret_halves)
+{
+        for (uint32_t i = 0; i < n; i += 4)
+                vst1_u16(ret_halves + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from + i))));
+}
+
 const struct cairn_kernels cairn_kernels_neon = {
     .isa = CAIRN_ISA_NEON,
     .table_sums = table_sums,
     .outlier_sums = outlier_sums,
     .row_dots = row_dots,
     .value_sums = value_sums,
+    .to_halves = to_halves,
     BODY_KERNELS,
 };

@@ -61,6 +61,12 @@ static void halves(const uint16_t *from, uint32_t n, float *ret_floats)
                 ret_floats[i] = cairn_half_to_float(from[i]);
 }
 
+static void to_halves(const float *from, uint32_t n, uint16_t *ret_halves)
+{
+        for (uint32_t i = 0; i < n; i++)
+                ret_halves[i] = cairn_half_from_float(from[i]);
+}
+
 static float finish(const uint16_t *sums, const int16_t *outliers, const float *scales,
                     uint32_t groups, const struct cairn_score_terms *terms, float *ret_scores)
 {
@@ -296,6 +302,7 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .table_sums = table_sums,
     .outlier_sums = outlier_sums,
     .halves = halves,
+    .to_halves = to_halves,
     .finish = finish,
     .largest = largest,
     .exp_sum = exp_sum,

@@ -233,6 +233,10 @@ static inline void check_rows(const struct cairn_kernels *k, struct rng *rng)
                 same_floats(u, v, n, "add_squares");
                 if (n % 32 == 0)
                         memset(x, 0, n * 4);
+                uint16_t half[576], halves[576];
+                k->to_halves(y, n, half);
+                cairn_kernels_scalar.to_halves(y, n, halves);
+                cr_assert_eq(memcmp(half, halves, n * 2), 0);
                 p = k->to_int8(x, n, row);
                 q = cairn_kernels_scalar.to_int8(x, n, other);
                 same_floats(&p, &q, 1, "to_int8");

@@ -105,12 +105,12 @@ static inline void context_encode(struct context *c, bool tail)
         c->raw_k = malloc((size_t)c->n * s->k_dim * element + 1);
         c->raw_v = malloc((size_t)c->n * s->v_dim * element + 1);
         for (uint32_t t = 0; t < c->n; t++) {
-                cairn_row_to_raw(c->k + (size_t)t * s->k_dim, s->dtype, s->k_dim,
-                                 c->raw_k + (size_t)t * s->k_dim * element);
+                cairn_row_to_raw(&cairn_kernels_scalar, c->k + (size_t)t * s->k_dim, s->dtype,
+                                 s->k_dim, c->raw_k + (size_t)t * s->k_dim * element);
                 cairn_row_exact(c->raw_k + (size_t)t * s->k_dim * element, s->dtype, s->k_dim,
                                 c->k + (size_t)t * s->k_dim);
-                cairn_row_to_raw(c->v + (size_t)t * s->v_dim, s->dtype, s->v_dim,
-                                 c->raw_v + (size_t)t * s->v_dim * element);
+                cairn_row_to_raw(&cairn_kernels_scalar, c->v + (size_t)t * s->v_dim, s->dtype,
+                                 s->v_dim, c->raw_v + (size_t)t * s->v_dim * element);
                 cairn_row_exact(c->raw_v + (size_t)t * s->v_dim * element, s->dtype, s->v_dim,
                                 c->v + (size_t)t * s->v_dim);
         }

@@ -103,7 +103,7 @@ Test(landmark_partial, attends_all_rows)
                         struct part part;
                         part_init(&part);
                         attend(&r, NULL, 0, &part);
-                        double bound = codec == CAIRN_ROW_RAW ? 1e-5 : 0.03;
+                        double bound = codec == CAIRN_ROW_RAW ? 1e-5 : 0.08;
                         for (uint32_t q = 0; q < QUERIES; q++) {
                                 double exact[576], lse, size;
                                 exact_attention(&c, &r, NULL, q, exact, &lse);
@@ -385,7 +385,7 @@ Test(landmark_partial, all_codes_of_fp8)
                         uint8_t code = (uint8_t)bits, back;
                         float x;
                         cairn_row_exact(&code, dtypes[i], 1, &x);
-                        cairn_row_to_raw(&x, dtypes[i], 1, &back);
+                        cairn_row_to_raw(&cairn_kernels_scalar, &x, dtypes[i], 1, &back);
                         if (x == x)
                                 cr_assert_eq(back, code, "dtype %u code %u", dtypes[i], bits);
                         else
