@@ -169,6 +169,10 @@ struct cairn_landmark_request {
         const struct cairn_landmark_range
             *excluded; // ascending, no overlap: tokens the worker holds
         uint32_t n_excluded;
+        // Rows that were dropped: 0 in bit p % 64 of word p / 64, of positions below present_end.
+        // They count for nothing, as if no piece held them. NULL: every row is present.
+        const uint64_t *present;
+        uint32_t present_end;
         // [n_queries] or NULL: log-sum-exp of scale * q.k over all that the worker holds. It is
         // part of the softmax that ranks and thresholds are about, so that a query head whose mass
         // lies with the worker does not crowd out the others of its group. NULL: estimated from the
@@ -179,7 +183,7 @@ struct cairn_landmark_request {
 // Positions and scores are caller's arrays of k entries; the rest of n_queries entries.
 struct cairn_landmark_result {
         uint32_t n_chosen;   // min(k, eligible) with a count
-        uint32_t n_eligible; // tokens not excluded
+        uint32_t n_eligible; // tokens present and not excluded
         uint32_t *positions; // ascending
         float *scores;       // log of the group's softmax probability, among held tokens too
         float *lse_chosen;   // [n_queries], from the re-rank scores
@@ -237,8 +241,8 @@ void cairn_landmark_rest(const struct cairn_landmark_selection *selection, uint3
                          struct cairn_landmark_partial *ret_partial);
 
 // Attention over the rows at `positions` (ascending, each inside a piece), exact but for the row
-// codecs. positions NULL: every token that is not excluded. CAIRN_ENOENT: a position lies in no
-// piece.
+// codecs. positions NULL: every token that is present and not excluded. CAIRN_ENOENT: a position
+// lies in no piece.
 size_t cairn_landmark_attend_scratch_bytes(const struct cairn_landmark_request *request);
 int cairn_landmark_attend(const struct cairn_landmark_request *request, const uint32_t *positions,
                           uint32_t n_positions, void *scratch,

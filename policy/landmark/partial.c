@@ -148,7 +148,8 @@ static void add_all(struct attend *a, struct cairn_cursor cursor)
                                 from = to = end;
                         for (; at < from; at++) {
                                 cursor.token = at - first;
-                                add_row(a, &cursor);
+                                if (cairn_is_present(r, at))
+                                        add_row(a, &cursor);
                         }
                 }
         }

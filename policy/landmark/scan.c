@@ -265,7 +265,8 @@ static uint32_t chunk_summary(const struct cairn_landmark_selection *s,
         memset(low, 0, padded * sizeof(float));
         memset(high, 0, padded * sizeof(float));
         for (uint32_t t = 0; t < n; t++) {
-                if (!cairn_row_read_k(reader, piece, first + t, row))
+                if (!cairn_is_present(s->request, piece->position + first + t) ||
+                    !cairn_row_read_k(reader, piece, first + t, row))
                         continue;
                 for (uint32_t j = 0; j < padded; j++) {
                         if (mean)
@@ -347,13 +348,30 @@ static void weigh_held(struct cairn_landmark_selection *s, const struct cairn_la
         }
 }
 
+// Lowers to -inf what was dropped. Returns whether any token was.
+static bool blank_dropped(struct cairn_landmark_selection *s, uint32_t at, uint32_t n,
+                          float *scores)
+{
+        bool any = false;
+        if (!s->request->present || at >= s->request->present_end)
+                return false;
+        for (uint32_t t = 0; t < n; t++) {
+                if (cairn_is_present(s->request, at + t))
+                        continue;
+                any = true;
+                for (uint32_t q = 0; q < s->n_queries; q++)
+                        scores[(size_t)q * s->n_slots + t] = -INFINITY;
+        }
+        return any;
+}
+
 // Lowers to -inf what may not be chosen among the run's slots. Returns whether any token was.
 static bool blank(struct cairn_landmark_selection *s, const struct cairn_landmark_piece *piece,
                   uint32_t first, uint32_t n, uint32_t record, float *scores)
 {
         uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS), at = piece->position + first;
         uint32_t end = at + n, from, to;
-        bool any = padded > n;
+        bool any = blank_dropped(s, at, n, scores) || padded > n;
         if (!s->request->lse_held && cairn_excluded_next(s->request, at, end, &from, &to))
                 weigh_held(s, piece, first, n, record, scores);
         for (uint32_t q = 0; q < s->n_queries; q++)

@@ -52,14 +52,30 @@ static uint32_t candidates_for(const struct cairn_landmark_request *r, uint32_t 
         return wanted < n ? (uint32_t)wanted : n;
 }
 
+// Present tokens of [first, end).
+static uint32_t count_present(const struct cairn_landmark_request *r, uint32_t first, uint32_t end)
+{
+        uint32_t n = end - first;
+        if (!r->present)
+                return n;
+        for (uint32_t at = first, next; at < end && at < r->present_end; at = next) {
+                next = cairn_min_u32((at / 64 + 1) * 64, cairn_min_u32(end, r->present_end));
+                uint64_t gone = ~r->present[at / 64] >> at % 64;
+                if (next - at < 64)
+                        gone &= (1ull << (next - at)) - 1;
+                n -= (uint32_t)__builtin_popcountll(gone);
+        }
+        return n;
+}
+
 static uint32_t count_eligible(const struct cairn_landmark_request *r)
 {
         uint32_t n = 0, from, to;
         for (uint32_t p = 0; p < r->n_pieces; p++) {
                 uint32_t at = r->pieces[p].position, end = at + r->pieces[p].n_tokens;
-                n += end - at;
+                n += count_present(r, at, end);
                 for (; cairn_excluded_next(r, at, end, &from, &to); at = to)
-                        n -= to - from;
+                        n -= count_present(r, from, to);
         }
         return n;
 }
@@ -207,6 +223,9 @@ void cairn_landmark_select_rank(struct cairn_landmark_selection *s, uint32_t fir
                         keys[i] = CAIRN_KEY_NEVER;
                 for (uint32_t x = at; cairn_excluded_next(s->request, x, end, &from, &to); x = to)
                         for (uint32_t i = from - at; i < to - at; i++)
+                                keys[i] = CAIRN_KEY_NEVER;
+                for (uint32_t i = 0; s->request->present && i < piece->n_tokens; i++)
+                        if (!cairn_is_present(s->request, at + i))
                                 keys[i] = CAIRN_KEY_NEVER;
         }
 }

@@ -126,6 +126,12 @@ bool cairn_cursor_seek(struct cairn_cursor *cursor, uint32_t position);
 bool cairn_excluded_next(const struct cairn_landmark_request *request, uint32_t first, uint32_t end,
                          uint32_t *ret_first, uint32_t *ret_end);
 
+static inline bool cairn_is_present(const struct cairn_landmark_request *request, uint32_t position)
+{
+        return !request->present || position >= request->present_end ||
+               (request->present[position / 64] >> position % 64 & 1);
+}
+
 // topk.c
 // The slots of the `k` largest of n keys above CAIRN_KEY_NEVER, ascending; of equal keys the lower
 // slots. There must be at least k such keys. slots and work have room for n + 16; n is a multiple
