@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Computes the code grids of policy/landmark and writes grids.h: `python3 grids.py > grids.h`. Needs NumPy.
+"""Computes the code grids of policy/landmark: `python3 grids.py > grids.h`. Needs NumPy; minutes.
 
-Each grid is the best set of 16 points for a standard Gaussian of 1, 2 or 4 dims that Lloyd's iteration (S. Lloyd,
-"Least squares quantization in PCM", 1982; in more dims Y. Linde, A. Buzo, R. Gray, 1980) finds from several seeded
-starts. Points are then rounded to int8 multiples of a step, since kernels multiply them as bytes; the errors printed
-are those of the rounded points, a dim.
+Each grid is the best set of 16 points for a standard Gaussian of 1, 2 or 4 dims that Lloyd's
+iteration (S. Lloyd, "Least squares quantization in PCM", 1982; in more dims Y. Linde, A. Buzo,
+R. Gray, 1980) finds from several seeded starts. Points are then rounded to int8 multiples of a
+step, since kernels multiply them as bytes; the errors printed are those of the rounded points, a
+dim.
 """
 
 import numpy as np
@@ -17,7 +18,8 @@ ROUNDS = 400
 
 def lattice(dims: int) -> tuple[np.ndarray, np.ndarray]:
     """Sample points and their weights: a fine lattice under the Gaussian density."""
-    side = {1: np.linspace(-7, 7, 28001), 2: np.linspace(-5.5, 5.5, 441), 4: np.linspace(-4.6, 4.6, 24)}[dims]
+    reach, steps = {1: (7.0, 28001), 2: (5.5, 441), 4: (4.6, 24)}[dims]
+    side = np.linspace(-reach, reach, steps)
     axes = np.meshgrid(*[side] * dims, indexing="ij")
     points = np.stack([axis.ravel() for axis in axes], axis=1)
     weights = np.exp(-0.5 * (points**2).sum(axis=1))
@@ -40,8 +42,9 @@ def lloyd(points: np.ndarray, weights: np.ndarray, rng: np.random.Generator) -> 
     for _ in range(ROUNDS):
         owner = nearest(points, grid)
         mass = np.bincount(owner, weights, POINTS)
-        sums = np.stack([np.bincount(owner, weights * points[:, j], POINTS) for j in range(points.shape[1])], axis=1)
-        fresh = np.where(mass[:, None] > 1e-9, sums / np.maximum(mass, 1e-12)[:, None], rng.normal(size=grid.shape))
+        columns = [np.bincount(owner, weights * column, POINTS) for column in points.T]
+        means = np.stack(columns, axis=1) / np.maximum(mass, 1e-12)[:, None]
+        fresh = np.where(mass[:, None] > 1e-9, means, rng.normal(size=grid.shape))
         if np.abs(fresh - grid).max() < 1e-7:
             break
         grid = fresh
@@ -61,18 +64,20 @@ def best(dims: int) -> tuple[np.ndarray, float, float]:
 
 
 def main() -> None:
-    print("// Code grids: 16 points a nibble, as int8 multiples of a step. Made by grids.py; do not edit.")
-    print("// Errors are mean squares a dim for a standard Gaussian; the best scalar codes have 0.3634 and 0.1175 ")
-    print("// at 1 and 2 bits.")
+    print("// Code grids: 16 points a nibble, as int8 multiples of a step. Made by grids.py: no edits.")
+    print("// Errors are mean squares a dim for a standard Gaussian; the best scalar codes have 0.3634")
+    print("// and 0.1175 at 1 and 2 bits.")
     print("#ifndef CAIRN_LANDMARK_GRIDS_H\n#define CAIRN_LANDMARK_GRIDS_H\n\n#include <stdint.h>\n")
     for dims, bits in ((4, 1), (2, 2), (1, 4)):
         whole, step, mse = best(dims)
-        print(f"// {bits} bit{'s' if bits > 1 else ''} an element: {dims} dim{'s' if dims > 1 else ''} a nibble, error {mse:.5f}.")
+        bit, dim = "bit" if bits == 1 else "bits", "dim" if dims == 1 else "dims"
+        print(f"// {bits} {bit} an element: {dims} {dim} a nibble, error {mse:.5f}.")
         print(f"#define CAIRN_GRID_{bits}_STEP  {step:.8e}f")
         print(f"#define CAIRN_GRID_{bits}_ERROR {mse:.5f}f")
         print(f"static const int8_t CAIRN_GRID_{bits}_POINTS[{POINTS} * {dims}] = {{")
         for i in range(0, POINTS, 4):
-            print("    " + " ".join(", ".join(str(v) for v in point) + "," for point in whole[i : i + 4]))
+            four = [", ".join(str(v) for v in point) + "," for point in whole[i : i + 4]]
+            print("    " + " ".join(four))
         print("};\n")
     print("#endif")
 

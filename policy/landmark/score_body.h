@@ -3,6 +3,9 @@
 // LANES (4, 8 or 16), and afterwards, for its ISA, body_halves (LANES fp16 to floats) and body_mask
 // (bit i: keys[i] >= threshold, of 32 keys). May be included by: score_avx2.c, score_avx512.c,
 // score_neon.c. May use: no intrinsics.
+#ifndef CAIRN_LANDMARK_SCORE_BODY_H
+#define CAIRN_LANDMARK_SCORE_BODY_H
+
 #ifndef LANES
 #error "define LANES before including score_body.h"
 #endif
@@ -415,3 +418,5 @@ static void body_byte_weights(const float *weights, const uint16_t *scales, uint
         .to_int8 = body_to_int8, .from_int8 = body_from_int8_row, .add_squares = body_add_squares, \
         .dot = body_dot, .axpy = body_axpy, .hadamard = body_hadamard, .nearest = body_nearest,    \
         .multiply = body_multiply, .clean = body_clean, .byte_weights = body_byte_weights
+
+#endif
