@@ -13,6 +13,7 @@ pkg_check_modules(INIH REQUIRED IMPORTED_TARGET inih)
 pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd)
 pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
 pkg_check_modules(CURSES IMPORTED_TARGET ncursesw)
+pkg_check_modules(SECCOMP IMPORTED_TARGET libseccomp)
 
 add_library(cairn_flags INTERFACE)
 target_compile_definitions(cairn_flags INTERFACE _GNU_SOURCE CAIRN_VERSION="${PROJECT_VERSION}")

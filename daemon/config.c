@@ -374,6 +374,7 @@ int cairn_config_load(struct cairn_config *config, int argc, char *const *argv,
         config->environment = environment;
         *ret_action = CAIRN_CONFIG_RUN;
         status = read_flags(config, argc, argv, true, &file, ret_action, ret_text);
+        config->file = file;
         if (status == CAIRN_OK && file)
                 status = cairn_config_read_file(config, file, ret_text);
         if (status == CAIRN_OK)

@@ -67,6 +67,8 @@ struct cairn_config {
         const char *operator_gids;
         struct cairn_access access; // the three above, read
         const char *isa;
+        uint64_t sandbox;
+        const char *file; // the file read, or NULL
         // What was said, by key of the table: NULL for the default.
         char *texts[CAIRN_CONFIG_KEYS_MAX];
         enum cairn_config_source sources[CAIRN_CONFIG_KEYS_MAX];

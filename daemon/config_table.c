@@ -99,6 +99,10 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Groups whose members may audit, verify, drain, reload and set quotas, as root and the "
      "daemon's own user may.",
      LIVE},
+    {"sandbox", CAIRN_CONFIG_BOOL, 0, AT(sandbox), "yes", 0, 1, NULL,
+     "Give up other files (Landlock) and system calls (seccomp) that are not needed, where the "
+     "kernel has that.",
+     FIXED},
     {"force_sync_device", CAIRN_CONFIG_BOOL, 0, AT(force_sync_device), "no", 0, 1, NULL,
      "Use pread and pwrite though io_uring is there.", FIXED},
     {"force_buffered", CAIRN_CONFIG_BOOL, 0, AT(force_buffered), "no", 0, 1, NULL,

@@ -16,6 +16,7 @@
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/operate.h"
+#include "daemon/sandbox.h"
 #include "policy/landmark/landmark.h"
 #include "proto/status.h"
 
@@ -394,9 +395,18 @@ static void announce(struct cairn_server *server)
         (void)sd_notifyf(0, "READY=1\nSTATUS=Serving on %s", server->config->socket);
 }
 
+static void log_sandbox(enum cairn_sandbox_state files, enum cairn_sandbox_state calls)
+{
+        static const char *const words[] = {"on", "off", "not to be had"};
+
+        cairn_log(CAIRN_LOG_DEBUG, NULL, "sandbox: files %s, system calls %s", words[files],
+                  words[calls]);
+}
+
 int cairn_server_run(struct cairn_config *config)
 {
         struct cairn_server *server = calloc(1, sizeof(*server));
+        enum cairn_sandbox_state files;
         int status;
 
         if (!server)
@@ -411,6 +421,7 @@ int cairn_server_run(struct cairn_config *config)
         (void)signal(SIGPIPE, SIG_IGN);
         (void)umask(0077);
         raise_descriptor_limit();
+        files = cairn_sandbox_files(config);
         status = server->receive_buffer ? start(server) : CAIRN_ENOMEM;
         if (status != CAIRN_OK) {
                 cairn_log(CAIRN_LOG_ERROR, NULL, "not started (%s)", cairn_status_name(status));
@@ -419,6 +430,7 @@ int cairn_server_run(struct cairn_config *config)
                 // The process ends here, and with it what libuv still holds.
                 return 1;
         }
+        log_sandbox(files, cairn_sandbox_calls(config));
         announce(server);
         while (uv_run(&server->loop, UV_RUN_DEFAULT) != 0)
                 ;

@@ -45,6 +45,7 @@ owner() { # pattern of the include, path allowed to use it
 }
 owner 'lmdb\.h' '^(storage/catalog\.c|tests/)'
 owner 'liburing' '^(storage/device_uring\.c|tests/)'
+owner 'seccomp\.h' '^daemon/sandbox\.c'
 owner 'microhttpd' '^daemon/metrics\.c'
 owner 'uv\.h' '^(daemon/|tests/)'
 owner 'protobuf-c' '^proto/codec\.c'
