@@ -125,7 +125,8 @@ int cairn_store_audit_counters(const struct cairn_store *store)
         if (sums.blocks != stats->blocks || sums.ram_blocks != stats->ram_blocks ||
             sums.nvme_blocks != stats->nvme_blocks || sums.dirty_blocks != stats->dirty_blocks ||
             sums.ram_only != store->ram_only || sums.holds != stats->holds ||
-            sums.pins != stats->pins || sums.ram_bytes != cairn_ram_used_bytes(store->ram) ||
+            sums.pins != stats->pins ||
+            sums.ram_bytes + store->range_bytes != cairn_ram_used_bytes(store->ram) ||
             cairn_ram_backed_bytes(store->ram) > store->options.ram_bytes)
                 return CAIRN_EINTERNAL;
         if (!spaces_agree(store, &sums) || !slabs_agree(store, sums.slots))

@@ -73,8 +73,12 @@ int cairn_evict_ram_alloc(struct cairn_store *store, uint32_t tenant, uint64_t b
                 return CAIRN_ENOMEM;
         for (;;) {
                 int status = cairn_ram_alloc(store->ram, tenant, bytes, ret_slot);
-                if (status != CAIRN_EAGAIN || !evict_one(store))
+                if (status != CAIRN_EAGAIN)
                         return status;
+                if (evict_one(store))
+                        continue;
+                store->ram_short = true;
+                return status;
         }
 }
 

@@ -154,7 +154,8 @@ static int open_memory(struct cairn_store *store, const struct cairn_store_inter
                 seed = (uint64_t)getpid();
         int status = cairn_table_init(&store->table, expected, seed);
         if (status == CAIRN_OK)
-                status = cairn_ram_create(store->options.ram_bytes, &store->ram);
+                status =
+                    cairn_ram_create(store->options.ram_bytes, store->options.views, &store->ram);
         store->spaces = calloc(CAIRN_SPACES_MAX, sizeof(*store->spaces));
         if (!store->spaces)
                 status = CAIRN_ENOMEM;
@@ -183,6 +184,7 @@ static struct cairn_store *create(void)
         store->written_last = &store->written_first;
         store->wait_last = &store->wait_first;
         store->ready_acquires_last = &store->ready_acquires;
+        store->ready_ranges_last = &store->ready_ranges;
         store->ready_begins_last = &store->ready_begins;
         store->ready_ops_last = &store->ready_ops;
         return store;
@@ -262,11 +264,24 @@ static void free_links(struct cairn_link *list, size_t offset)
         }
 }
 
+static void free_ranges(struct cairn_store *store)
+{
+        while (store->ranges) {
+                struct cairn_range_load *load =
+                    CAIRN_CONTAINER(store->ranges, struct cairn_range_load, link);
+                cairn_link_remove(&load->link);
+                if (load->slot.bytes)
+                        cairn_ram_free(store->ram, &load->slot);
+                free(load);
+        }
+}
+
 static void free_work(struct cairn_store *store)
 {
         free_links(store->all_puts, offsetof(struct cairn_put, link));
         free_links(store->all_ops, offsetof(struct cairn_op, link));
         free_links(store->loads, offsetof(struct cairn_load, link));
+        free_ranges(store);
         while (store->free_ops) {
                 struct cairn_op *op = store->free_ops;
                 store->free_ops = op->next;

@@ -104,6 +104,21 @@ void cairn_store_unhold(struct cairn_store *store, struct cairn_block *block)
                 cairn_store_wake(store);
 }
 
+uint32_t cairn_store_walk(struct cairn_store *store, uint32_t cursor,
+                          struct cairn_block **ret_block)
+{
+        for (uint32_t id = cursor; id < cairn_table_entries(&store->table); id++) {
+                struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (!cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
+                        continue;
+                block->holds++;
+                store->stats.holds++;
+                *ret_block = block;
+                return id + 1;
+        }
+        return 0;
+}
+
 void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
                         void (*on_deleted)(void *arg, int status), void *arg)
 {
@@ -154,7 +169,7 @@ void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *req
         if (status == CAIRN_EAGAIN && !store->wait_first)
                 status = cairn_put_try(store, request);
         if (status == CAIRN_EAGAIN)
-                status = cairn_wait_add(store, request, NULL);
+                status = cairn_wait_add(store, &(struct cairn_wait){.begin = request});
         if (status < CAIRN_OK)
                 cairn_begin_ready(store, request, status, NULL);
 }

@@ -22,6 +22,7 @@ enum {
 // Free slots of a segment lie on two stacks: kept (their memory is there) and bare.
 struct segment {
         int fd; // -1: an empty place in the array
+        uint64_t number;
         uint8_t *base;
         uint64_t map_bytes;
         uint64_t table_bytes;
@@ -44,6 +45,8 @@ struct class
 };
 
 struct cairn_ram {
+        bool sealed;
+        uint64_t segment_number; // next
         uint64_t limit_bytes;
         uint64_t used_bytes;
         uint64_t backed_bytes;
@@ -54,14 +57,16 @@ struct cairn_ram {
         struct class *classes;
 };
 
-int cairn_ram_create(uint64_t limit_bytes, struct cairn_ram **ret_ram)
+int cairn_ram_create(uint64_t limit_bytes, bool sealed, struct cairn_ram **ret_ram)
 {
         struct cairn_ram *ram = calloc(1, sizeof(*ram));
         if (!ram)
                 return CAIRN_ENOMEM;
         ram->limit_bytes = limit_bytes;
+        ram->sealed = sealed;
         ram->segment_bytes = limit_bytes / 64;
-        if (ram->segment_bytes < SEGMENT_BYTES_MIN)
+        // Sealed segments go back whole alone: small ones, so that few blocks stand in the way.
+        if (!sealed && ram->segment_bytes < SEGMENT_BYTES_MIN)
                 ram->segment_bytes = SEGMENT_BYTES_MIN;
         if (ram->segment_bytes > SEGMENT_BYTES_MAX)
                 ram->segment_bytes = SEGMENT_BYTES_MAX;
@@ -125,8 +130,13 @@ static int segment_map(struct cairn_ram *ram, const struct class *class, struct 
         for (uint32_t i = 0; i < slots; i++)
                 segment->bare[i] = (uint32_t)slots - 1 - i;
         segment->bare_count = (uint32_t)slots;
+        // Our own mapping is there already, and stays writable.
+        int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+        if (ram->sealed && fcntl(segment->fd, F_ADD_SEALS, seals) != 0) {
+                segment_unmap(segment);
+                return CAIRN_ENOMEM;
+        }
         // Refused advice costs speed alone.
-        (void)fcntl(segment->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
         if (ram->limit_bytes >= HUGE_BUDGET_BYTES)
                 (void)madvise(base, segment->map_bytes, MADV_HUGEPAGE);
         return CAIRN_OK;
@@ -158,16 +168,21 @@ static void segment_remove(struct cairn_ram *ram, uint32_t index)
         while (*link != (int32_t)index)
                 link = &ram->segments[*link].next;
         *link = segment->next;
-        ram->backed_bytes -= segment->table_bytes;
+        ram->backed_bytes -= segment->table_bytes + segment->kept_count * segment->slot_bytes;
+        ram->classes[segment->class].kept_count -= segment->kept_count;
         segment_unmap(segment);
 }
 
-// Gives kept slots of a segment back; an empty segment goes whole.
+// Gives kept slots of a segment back, where its seals allow; an empty segment goes whole.
 static void segment_trim(struct cairn_ram *ram, uint32_t index, uint64_t want_bytes)
 {
         struct segment *segment = &ram->segments[index];
         uint64_t freed_bytes = 0;
-        while (segment->kept_count > 0 && freed_bytes < want_bytes) {
+        if (segment->bare_count + segment->kept_count == segment->slots) {
+                segment_remove(ram, index);
+                return;
+        }
+        while (!ram->sealed && segment->kept_count > 0 && freed_bytes < want_bytes) {
                 uint32_t slot = segment->kept[segment->kept_count - 1];
                 off_t offset = (off_t)(segment->table_bytes + slot * segment->slot_bytes);
                 if (fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset,
@@ -179,8 +194,6 @@ static void segment_trim(struct cairn_ram *ram, uint32_t index, uint64_t want_by
                 ram->backed_bytes -= segment->slot_bytes;
                 freed_bytes += segment->slot_bytes;
         }
-        if (segment->bare_count == segment->slots)
-                segment_remove(ram, index);
 }
 
 static void trim(struct cairn_ram *ram, uint64_t want_bytes)
@@ -211,6 +224,7 @@ static int segment_add(struct cairn_ram *ram, struct class *class, struct segmen
         if (index == ram->segments_count)
                 ram->segments_count++;
         segment->class = (uint32_t)(class - ram->classes);
+        segment->number = ++ram->segment_number;
         segment->next = class->first;
         class->first = (int32_t)index;
         ram->backed_bytes += segment->table_bytes;
@@ -320,6 +334,8 @@ void cairn_ram_place(const struct cairn_ram *ram, const struct cairn_ram_slot *s
 {
         const struct segment *segment = &ram->segments[slot->segment];
         ret_place->fd = segment->fd;
+        ret_place->segment = segment->number;
+        ret_place->segment_bytes = segment->map_bytes;
         ret_place->offset = segment->table_bytes + slot->index * segment->slot_bytes;
         ret_place->generation_offset = slot->index * sizeof(uint64_t);
         ret_place->generation =

@@ -28,7 +28,9 @@ struct cairn_ram_slot {
         uint32_t index;
 };
 
-int cairn_ram_create(uint64_t limit_bytes, struct cairn_ram **ret_ram);
+// sealed: segments are sealed against writing by others, which costs the giving back of single
+// slots.
+int cairn_ram_create(uint64_t limit_bytes, bool sealed, struct cairn_ram **ret_ram);
 void cairn_ram_destroy(struct cairn_ram *ram); // every slot must be free; NULL is fine
 
 // A slot of `bytes` (a multiple of 4096), its content unspecified. CAIRN_EAGAIN: the budget is used
@@ -48,7 +50,9 @@ void cairn_ram_trim(struct cairn_ram *ram);
 
 // Where a slot lies in its segment's file, for views.
 struct cairn_ram_place {
-        int fd; // the segment's
+        int fd;           // the segment's
+        uint64_t segment; // its number, never used twice
+        uint64_t segment_bytes;
         uint64_t offset;
         uint64_t generation_offset; // of the u64 in the table
         uint64_t generation;

@@ -75,7 +75,7 @@ void cairn_store_acquire(struct cairn_store *store, struct cairn_acquire *reques
         store->stats.ram_hits += hit;
         int status = cairn_acquire_step(store, request);
         if (status == CAIRN_EAGAIN)
-                status = cairn_wait_add(store, NULL, request);
+                status = cairn_wait_add(store, &(struct cairn_wait){.acquire = request});
         if (status < CAIRN_OK)
                 cairn_acquire_end(store, request, status);
 }
@@ -211,7 +211,7 @@ int cairn_acquire_step(struct cairn_store *store, struct cairn_acquire *request)
 }
 
 // A bad block becomes a miss at once; its slot is not used again.
-static void condemn(struct cairn_store *store, struct cairn_block *block)
+void cairn_reader_condemn(struct cairn_store *store, struct cairn_block *block)
 {
         block->flags |= CAIRN_BLOCK_BAD_SLOT;
         if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
@@ -231,7 +231,7 @@ static void wake_waiters(struct cairn_store *store, struct cairn_block *block, u
                 if (status == CAIRN_OK || !(request->parts >> part & 1))
                         outcome = cairn_acquire_step(store, request);
                 if (outcome == CAIRN_EAGAIN)
-                        outcome = cairn_wait_add(store, NULL, request);
+                        outcome = cairn_wait_add(store, &(struct cairn_wait){.acquire = request});
                 if (outcome < CAIRN_OK)
                         cairn_acquire_end(store, request, outcome);
                 request = next;
@@ -261,7 +261,7 @@ static void end_load(struct cairn_load *load, int status)
         else if (status == CAIRN_EIO)
                 store->stats.io_errors++;
         if (status == CAIRN_ECORRUPT || status == CAIRN_EIO)
-                condemn(store, block);
+                cairn_reader_condemn(store, block);
         wake_waiters(store, block, part, status);
         block->refs--;
         cairn_block_refresh(store, block);
@@ -318,7 +318,7 @@ void cairn_block_checksum(const struct cairn_block *block, enum cairn_part part,
 void cairn_store_report_corrupt(struct cairn_store *store, struct cairn_block *block)
 {
         store->stats.corrupt_blocks++;
-        condemn(store, block);
+        cairn_reader_condemn(store, block);
 }
 
 enum cairn_tier cairn_block_tier(const struct cairn_block *block)

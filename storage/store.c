@@ -124,6 +124,18 @@ static void run_acquires(struct cairn_store *store)
         }
 }
 
+static void run_ranges(struct cairn_store *store)
+{
+        struct cairn_range *range = store->ready_ranges;
+        store->ready_ranges = NULL;
+        store->ready_ranges_last = &store->ready_ranges;
+        while (range) {
+                struct cairn_range *next = range->next;
+                range->on_ready(range, range->status);
+                range = next;
+        }
+}
+
 static void run_begins(struct cairn_store *store)
 {
         struct cairn_put_begin *request = store->ready_begins;
@@ -200,11 +212,13 @@ void cairn_store_poll(struct cairn_store *store)
                 store->device->ops->reap(store->device);
                 cairn_catalog_reap(store->catalog);
                 cairn_reader_finish(store);
+                cairn_range_finish(store);
                 cairn_wait_expire(store);
                 cairn_wait_pump(store);
                 cairn_writer_pump(store);
                 store->device->ops->flush(store->device);
                 run_acquires(store);
+                run_ranges(store);
                 run_begins(store);
                 run_ops(store);
                 check_drained(store);

@@ -53,12 +53,13 @@ struct cairn_store_options {
         uint64_t nvme_bytes;  // bound of the slabs, over all directories
         uint64_t slab_bytes;  // size of one slab file; 0: 256 MiB or 64 slots, whichever is more
         uint32_t queue_depth; // I/O in flight; 0: 64
-        uint32_t commit_delay_us;        // longest wait of a commit for company; 0: 500
-        uint32_t commit_batch_max;       // 0: 1024
-        bool force_sync_device;          // pread/pwrite though io_uring is there
-        bool force_buffered;             // no O_DIRECT
-        bool nvme_second_use;            // admission: write back only blocks that were used again
-        const char *eviction;            // "lru" (the only one so far) or NULL
+        uint32_t commit_delay_us;  // longest wait of a commit for company; 0: 500
+        uint32_t commit_batch_max; // 0: 1024
+        bool force_sync_device;    // pread/pwrite though io_uring is there
+        bool force_buffered;       // no O_DIRECT
+        bool nvme_second_use;      // admission: write back only blocks that were used again
+        bool views;           // RAM segments that workers may map: sealed, given back whole alone
+        const char *eviction; // "lru" (the only one so far) or NULL
         struct cairn_executor *executor; // required
         uint64_t (*now_ms)(void *clock); // monotonic; required
         void *clock;
@@ -153,6 +154,49 @@ void cairn_store_acquire(struct cairn_store *store, struct cairn_acquire *reques
 // Pinned parts: layer `layer` of RAW or CODE. Readable by any thread until the unpin.
 const void *cairn_block_raw(const struct cairn_block *block, uint32_t layer);
 const void *cairn_block_code(const struct cairn_block *block, uint32_t layer);
+
+// Reads layers [first, first + count) of one part of a held block, and no more than these, into
+// memory of the RAM budget, verified. Bytes that are in RAM already are pinned there instead. The
+// request is the caller's, pinned until on_ready has run and, after CAIRN_OK, until the release.
+// Errors as for acquire; CAIRN_ENOENT: from_nvme, and it is not there; CAIRN_ERANGE: no such
+// layers.
+struct cairn_range {
+        void (*on_ready)(struct cairn_range *range, int status);
+        struct cairn_block *block; // held by the caller
+        enum cairn_part part;
+        uint32_t first;
+        uint32_t count;
+        bool from_nvme;           // though RAM has it: to see what the disk holds
+        uint64_t deadline_ms;     // of the clock; 0: none
+        const void *bytes;        // of layer `first`; the others follow without gaps
+        void *internal;           // the store's
+        struct cairn_range *next; // the store's
+        int status;               // the store's
+};
+void cairn_store_range_read(struct cairn_store *store, struct cairn_range *range);
+void cairn_store_range_release(struct cairn_store *store, struct cairn_range *range);
+
+// Where a pinned part lies for workers that map it (options.views): layer 0 at `offset` of a memfd
+// that nobody can write through and that no other tenant's bytes are in. The u64 at
+// `generation_offset` differs from `generation` once the bytes may have been replaced. The
+// descriptor is the store's. CAIRN_EUNSUPPORTED: views are off.
+struct cairn_block_view {
+        int fd;
+        uint64_t segment; // never the same for two segments, so that a worker maps each once
+        uint64_t segment_bytes;
+        uint64_t offset;
+        uint64_t size_bytes;
+        uint64_t generation_offset;
+        uint64_t generation;
+};
+int cairn_block_view(const struct cairn_store *store, const struct cairn_block *block,
+                     enum cairn_part part, struct cairn_block_view *ret_view);
+
+// Holds the next block at or after `cursor` (0: the first) and returns the cursor after it; 0 when
+// there is none. Blocks that come meanwhile may be missed.
+uint32_t cairn_store_walk(struct cairn_store *store, uint32_t cursor,
+                          struct cairn_block **ret_block);
+
 // Checks the pinned bytes of layers [first, first + count) of one part again: CAIRN_OK or
 // CAIRN_ECORRUPT. Any thread.
 int cairn_block_verify(const struct cairn_block *block, enum cairn_part part, uint32_t first,

@@ -19,9 +19,7 @@
 #include "storage/heap.h"
 #include "storage/ram.h"
 #include "storage/store.h"
-
-#define CAIRN_CONTAINER(pointer, type, member) \
-        ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+#include "storage/work.h"
 
 enum {
         CAIRN_NO_SLAB = UINT32_MAX,
@@ -197,89 +195,6 @@ struct cairn_space_state {
         uint32_t write_count;
 };
 
-// ---- work ----
-
-// A place in a list of all of a kind, by which they are found when the store ends in the middle of
-// work.
-struct cairn_link {
-        struct cairn_link *next;
-        struct cairn_link **from;
-};
-static inline void cairn_link_add(struct cairn_link **list, struct cairn_link *link)
-{
-        link->next = *list;
-        link->from = list;
-        if (link->next)
-                link->next->from = &link->next;
-        *list = link;
-}
-static inline void cairn_link_remove(struct cairn_link *link)
-{
-        *link->from = link->next;
-        if (link->next)
-                link->next->from = link->from;
-}
-
-// A block being written: from put_begin until it is committed, or written back.
-struct cairn_put {
-        struct cairn_link link; // of all
-        struct cairn_store *store;
-        struct cairn_block *block;
-        struct cairn_put *next;            // of the queue that it is in
-        struct cairn_put *next_same;       // of the puts' hash
-        struct cairn_put_begin *followers; // puts of the same key that wait for this one
-        void (*on_committed)(void *arg, int status);
-        void *arg;
-        enum cairn_ack ack;
-        bool active;  // in the hash
-        bool settled; // committed or aborted: nobody fills it any more
-        uint32_t attempts;
-        uint64_t ttl_ms;
-        uint64_t recompute_us;
-        uint64_t written_ms;
-        struct cairn_checksum checksum;
-        struct cairn_device_request request;
-        struct cairn_catalog_op op;
-};
-
-// A callback to come, and the catalog change that leads to it.
-struct cairn_op {
-        struct cairn_link link; // of all that are out
-        struct cairn_op *next;
-        struct cairn_store *store;
-        void (*on_status)(void *arg, int status);
-        void (*on_space)(void *arg, int status, uint32_t space);
-        void *arg;
-        int status;
-        uint32_t value;
-        bool evicting;
-        struct cairn_block *block;
-        struct cairn_catalog_op op;
-        struct cairn_device_request request; // files that recovery removes
-};
-
-// A part on its way from its slot to RAM.
-struct cairn_load {
-        struct cairn_store *store;
-        struct cairn_block *block;
-        uint32_t part;
-        uint32_t attempts;
-        int status;
-        struct cairn_load *next; // of the verified
-        struct cairn_link link;  // of all under way
-        struct cairn_device_request request;
-        struct cairn_work work;
-        struct cairn_part_identity identity;
-        struct cairn_checksum table;
-};
-
-// A wait for RAM, in order of arrival.
-struct cairn_wait {
-        struct cairn_wait *next;
-        struct cairn_put_begin *begin; // either
-        struct cairn_acquire *acquire;
-};
-
 enum {
         CAIRN_PUTS_HASH = 4096
 };
@@ -311,7 +226,8 @@ struct cairn_store {
         bool polling;
         bool draining;
         bool closing;
-        bool full; // the disk refused a slab: no more until something was freed
+        bool full;      // the disk refused a slab: no more until something was freed
+        bool ram_short; // somebody waits for RAM, and nothing can be dropped
         uint64_t retry_ms;
         uint64_t full_ms;
         uint32_t errors_in_row;
@@ -345,6 +261,11 @@ struct cairn_store {
         struct cairn_op **ready_ops_last;
         struct cairn_load *verified;
         struct cairn_link *loads;
+        struct cairn_link *ranges;
+        uint64_t range_bytes; // of their slots
+        struct cairn_range_load *ranges_verified;
+        struct cairn_range *ready_ranges;
+        struct cairn_range **ready_ranges_last;
         struct cairn_link *all_puts;
         struct cairn_link *all_ops;
         struct cairn_op *free_ops;
@@ -475,11 +396,17 @@ int cairn_acquire_step(struct cairn_store *store, struct cairn_acquire *request)
 void cairn_acquire_end(struct cairn_store *store, struct cairn_acquire *request, int status);
 void cairn_reader_finish(struct cairn_store *store); // loads that the executor has verified
 // A wait for RAM. CAIRN_ENOMEM, CAIRN_EBUSY.
-int cairn_wait_add(struct cairn_store *store, struct cairn_put_begin *begin,
-                   struct cairn_acquire *acquire);
+int cairn_wait_add(struct cairn_store *store, const struct cairn_wait *wait);
 void cairn_wait_pump(struct cairn_store *store);
 void cairn_wait_expire(struct cairn_store *store);
 void cairn_wait_cancel(struct cairn_store *store);
+
+// range.c
+int cairn_range_step(struct cairn_store *store, struct cairn_range *range); // CAIRN_EAGAIN: wait
+void cairn_range_end(struct cairn_store *store, struct cairn_range *range, int status);
+void cairn_range_finish(struct cairn_store *store); // those that the executor has verified
+void cairn_range_expire(struct cairn_store *store, uint64_t now_ms);
+void cairn_reader_condemn(struct cairn_store *store, struct cairn_block *block);
 
 // recover.c
 int cairn_recover(struct cairn_store *store, char *ret_text);

@@ -3,20 +3,26 @@
 
 #include "storage/store_internal.h"
 
-int cairn_wait_add(struct cairn_store *store, struct cairn_put_begin *begin,
-                   struct cairn_acquire *acquire)
+static uint64_t deadline_of(const struct cairn_wait *wait)
+{
+        if (wait->begin)
+                return wait->begin->deadline_ms;
+        return wait->acquire ? wait->acquire->deadline_ms : wait->range->deadline_ms;
+}
+
+int cairn_wait_add(struct cairn_store *store, const struct cairn_wait *wait)
 {
         if (store->wait_count >= CAIRN_WAITING_MAX)
                 return CAIRN_EBUSY;
-        struct cairn_wait *wait = calloc(1, sizeof(*wait));
-        if (!wait)
+        struct cairn_wait *copy = malloc(sizeof(*copy));
+        if (!copy)
                 return CAIRN_ENOMEM;
-        wait->begin = begin;
-        wait->acquire = acquire;
-        *store->wait_last = wait;
-        store->wait_last = &wait->next;
+        *copy = *wait;
+        copy->next = NULL;
+        *store->wait_last = copy;
+        store->wait_last = &copy->next;
         store->wait_count++;
-        store->deadlines += (begin ? begin->deadline_ms : acquire->deadline_ms) > 0;
+        store->deadlines += deadline_of(copy) > 0;
         return CAIRN_OK;
 }
 
@@ -28,9 +34,18 @@ static void wait_end(struct cairn_store *store, struct cairn_wait **link)
         if (store->wait_last == &wait->next)
                 store->wait_last = link;
         store->wait_count--;
-        store->deadlines -=
-            (wait->begin ? wait->begin->deadline_ms : wait->acquire->deadline_ms) > 0;
+        store->deadlines -= deadline_of(wait) > 0;
         free(wait);
+}
+
+static void fail(struct cairn_store *store, const struct cairn_wait *wait, int status)
+{
+        if (wait->begin)
+                cairn_begin_ready(store, wait->begin, status, NULL);
+        else if (wait->acquire)
+                cairn_acquire_end(store, wait->acquire, status);
+        else
+                cairn_range_end(store, wait->range, status);
 }
 
 // What a waiting put finds when its turn comes may have changed.
@@ -59,21 +74,21 @@ static int begin_again(struct cairn_store *store, struct cairn_put_begin *reques
 void cairn_wait_pump(struct cairn_store *store)
 {
         while (store->wait_first) {
-                struct cairn_put_begin *begin = store->wait_first->begin;
-                struct cairn_acquire *acquire = store->wait_first->acquire;
-                if (begin) {
+                struct cairn_wait wait = *store->wait_first;
+                if (wait.begin) {
                         wait_end(store, &store->wait_first);
-                        if (begin_again(store, begin) == CAIRN_EAGAIN)
+                        if (begin_again(store, wait.begin) == CAIRN_EAGAIN)
                                 return;
                         continue;
                 }
-                int status = cairn_acquire_step(store, acquire);
+                int status = wait.acquire ? cairn_acquire_step(store, wait.acquire)
+                                          : cairn_range_step(store, wait.range);
                 if (status == CAIRN_EAGAIN)
                         return;
                 // It left the queue: for the loads, or for good.
                 wait_end(store, &store->wait_first);
                 if (status < CAIRN_OK)
-                        cairn_acquire_end(store, acquire, status);
+                        fail(store, &wait, status);
         }
 }
 
@@ -86,17 +101,13 @@ static void expire_queue(struct cairn_store *store, uint64_t now_ms)
 {
         struct cairn_wait **link = &store->wait_first;
         while (*link) {
-                struct cairn_put_begin *begin = (*link)->begin;
-                struct cairn_acquire *acquire = (*link)->acquire;
-                if (!expired(begin ? begin->deadline_ms : acquire->deadline_ms, now_ms)) {
+                struct cairn_wait wait = **link;
+                if (!expired(deadline_of(&wait), now_ms)) {
                         link = &(*link)->next;
                         continue;
                 }
                 wait_end(store, link);
-                if (begin)
-                        cairn_begin_ready(store, begin, CAIRN_EDEADLINE, NULL);
-                else
-                        cairn_acquire_end(store, acquire, CAIRN_EDEADLINE);
+                fail(store, &wait, CAIRN_EDEADLINE);
         }
 }
 
@@ -146,6 +157,7 @@ void cairn_wait_expire(struct cairn_store *store)
         expire_followers(store, now_ms);
         for (struct cairn_link *link = store->loads; link; link = link->next)
                 expire_loads(store, CAIRN_CONTAINER(link, struct cairn_load, link)->block, now_ms);
+        cairn_range_expire(store, now_ms);
 }
 
 void cairn_wait_cancel(struct cairn_store *store)

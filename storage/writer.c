@@ -6,6 +6,10 @@
 
 #include "storage/store_internal.h"
 
+enum {
+        RETRIES_MAX = 1024
+}; // at once
+
 static void queue_push(struct cairn_store *store, struct cairn_put *put)
 {
         struct cairn_space_state *space = cairn_block_space(store, put->block);
@@ -331,29 +335,39 @@ static bool requeue(struct cairn_store *store, struct cairn_block *block)
         return true;
 }
 
-// Whole in RAM, wanted, and not on its way.
-static bool retryable(const struct cairn_block *block)
+// Visible and in RAM alone. What waits for a second use is written before that only where its place
+// is needed and it cannot be dropped, being a parent.
+static bool retryable(const struct cairn_store *store, const struct cairn_block *block)
 {
         return cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY) &&
-               cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
+               cairn_block_is(block, CAIRN_BLOCK_VISIBLE) &&
+               (!store->options.nvme_second_use || store->draining || block->children > 0);
+}
+
+static bool retry_due(const struct cairn_store *store)
+{
+        if (store->ram_only == 0 || store->closing || store->retry_ms == 0 ||
+            store->options.nvme_bytes == 0)
+                return false;
+        if (store->options.nvme_second_use && !store->draining && !store->ram_short)
+                return false;
+        return cairn_store_now(store) >= store->retry_ms;
 }
 
 void cairn_writer_retry(struct cairn_store *store)
 {
-        if (store->ram_only == 0 || store->closing || store->retry_ms == 0 ||
-            store->options.nvme_bytes == 0 ||
-            (store->options.nvme_second_use && !store->draining) ||
-            cairn_store_now(store) < store->retry_ms)
+        if (!retry_due(store))
                 return;
         store->retry_ms = 0;
+        store->ram_short = false;
         // While the device fails, one block is enough to see whether it still does.
-        uint32_t most = store->stats.nvme_failed ? 1 : store->options.queue_depth;
+        uint32_t most = store->stats.nvme_failed ? 1 : RETRIES_MAX;
         if (store->draining)
                 most = UINT32_MAX;
         uint32_t entries = cairn_table_entries(&store->table);
         for (uint32_t id = 0; id < entries && most > 0; id++) {
                 struct cairn_block *block = cairn_table_at(&store->table, id);
-                if (cairn_block_is(block, CAIRN_BLOCK_LIVE) && retryable(block) &&
+                if (cairn_block_is(block, CAIRN_BLOCK_LIVE) && retryable(store, block) &&
                     requeue(store, block))
                         most--;
         }

@@ -24,12 +24,14 @@ enum task_kind {
         TASK_IDLE,
         TASK_PUT,
         TASK_GET,
+        TASK_RANGE,
         TASK_DELETE
 };
 
 struct task {
         struct cairn_put_begin begin;
         struct cairn_acquire acquire;
+        struct cairn_range range;
         enum task_kind kind;
         struct sim *sim;
         struct cairn_put *put;
@@ -43,8 +45,8 @@ struct task {
 };
 
 struct counts {
-        uint64_t puts, existing, refused, gets, hits, misses, failed, deletes, crashes, restarts,
-            drops;
+        uint64_t puts, existing, refused, gets, hits, ranges, misses, failed, deletes, crashes,
+            restarts, drops;
 };
 
 struct sim {
@@ -94,12 +96,11 @@ static void fill(uint8_t *bytes, uint64_t size, uint32_t key, uint32_t version, 
         }
 }
 
-static uint32_t check(const struct sim *sim, const struct task *task, uint32_t part, uint32_t layer)
+static uint32_t check_bytes(const struct sim *sim, const struct task *task, const uint8_t *bytes,
+                            uint32_t part, uint32_t layer)
 {
         uint64_t size =
             part == CAIRN_PART_RAW ? sim->shape.raw_layer_bytes : sim->shape.code_layer_bytes;
-        const uint8_t *bytes = part == CAIRN_PART_RAW ? cairn_block_raw(task->block, layer)
-                                                      : cairn_block_code(task->block, layer);
         uint8_t expected[4096];
         uint32_t version;
         memcpy(&version, bytes + 4, sizeof(version));
@@ -107,6 +108,13 @@ static uint32_t check(const struct sim *sim, const struct task *task, uint32_t p
         if (memcmp(bytes, expected, size) != 0)
                 fail(sim, "OK with bytes that no put wrote");
         return version;
+}
+
+static uint32_t check(const struct sim *sim, const struct task *task, uint32_t part, uint32_t layer)
+{
+        const uint8_t *bytes = part == CAIRN_PART_RAW ? cairn_block_raw(task->block, layer)
+                                                      : cairn_block_code(task->block, layer);
+        return check_bytes(sim, task, bytes, part, layer);
 }
 
 static struct cairn_key key_of(uint32_t number)
@@ -320,6 +328,70 @@ static void end_read(struct task *task)
         end_task(task);
 }
 
+static void check_range(struct task *task)
+{
+        struct sim *sim = task->sim;
+        const struct cairn_range *range = &task->range;
+        bool raw = range->part == CAIRN_PART_RAW;
+        uint64_t size = raw ? sim->shape.raw_layer_bytes : sim->shape.code_layer_bytes;
+        for (uint32_t i = 0; i < range->count; i++) {
+                const uint8_t *bytes = (const uint8_t *)range->bytes + i * size;
+                uint32_t version;
+                memcpy(&version, bytes + 4, sizeof(version));
+                check_bytes(sim, task, bytes, range->part, range->first + i);
+                const char *wrong = model_read(&sim->model, task->key, version, &task->view);
+                if (wrong)
+                        fail(sim, wrong);
+        }
+}
+
+static void on_range(struct cairn_range *range, int status)
+{
+        struct task *task = CAIRN_CONTAINER(range, struct task, range);
+        struct sim *sim = task->sim;
+        task->stuck = false;
+        if (status == CAIRN_OK) {
+                check_range(task);
+                sim->counts.ranges++;
+                task->wait = (uint32_t)sim_below(&sim->random, 4);
+                return;
+        }
+        sim->counts.failed++;
+        bool allowed = status == CAIRN_EDEADLINE || (status == CAIRN_ENOENT && range->from_nvme);
+        if (sim->model.exact && !allowed)
+                fail(sim, "a range failed without a fault");
+        cairn_store_unhold(sim->store, task->block);
+        end_task(task);
+}
+
+static void end_range(struct task *task)
+{
+        check_range(task);
+        cairn_store_range_release(task->sim->store, &task->range);
+        cairn_store_unhold(task->sim->store, task->block);
+        end_task(task);
+}
+
+static void start_range(struct task *task)
+{
+        struct sim *sim = task->sim;
+        task->kind = TASK_RANGE;
+        task->stuck = true;
+        bool raw = sim->shape.code_layer_bytes == 0 || sim_below(&sim->random, 2);
+        uint32_t first = (uint32_t)sim_below(&sim->random, LAYERS);
+        task->range = (struct cairn_range){
+            .on_ready = on_range,
+            .block = task->block,
+            .part = raw ? CAIRN_PART_RAW : CAIRN_PART_CODE,
+            .first = first,
+            .count = 1 + (uint32_t)sim_below(&sim->random, LAYERS - first),
+            .from_nvme = sim_below(&sim->random, 4) == 0,
+        };
+        if (sim_below(&sim->random, 8) == 0)
+                task->range.deadline_ms = sim->now_ms + sim_below(&sim->random, 30) + 1;
+        cairn_store_range_read(sim->store, &task->range);
+}
+
 static void on_deleted(void *arg, int status)
 {
         struct task *task = arg;
@@ -365,6 +437,10 @@ static void start_get(struct task *task)
         }
         if (sim_below(&sim->random, 2))
                 cairn_store_touch(sim->store, task->block);
+        if (sim_below(&sim->random, 4) == 0) {
+                start_range(task);
+                return;
+        }
         task->kind = TASK_GET;
         task->stuck = true;
         task->acquire = (struct cairn_acquire){
@@ -411,6 +487,8 @@ static void step_task(struct task *task)
                 commit_put(task);
         else if (task->kind == TASK_GET)
                 end_read(task);
+        else if (task->kind == TASK_RANGE)
+                end_range(task);
 }
 
 // ---- events ----
@@ -534,6 +612,7 @@ static void begin_phase(struct sim *sim, uint32_t phase)
             .on_warning = on_warning,
             .on_warning_arg = sim,
             .nvme_second_use = !exact && phase % 4 == 1,
+            .views = phase % 5 > 2,
         };
         sim->executor.submit = on_submit;
         sim->device = sim_device_create(sim_next(&sim->random),
@@ -616,13 +695,14 @@ int main(int argc, char **argv)
         }
         const struct counts *c = &sim.counts;
         printf("sim: ok: %llu puts, %llu there already, %llu refused; %llu gets: %llu hits, %llu "
+               "ranges, %llu "
                "misses, %llu failed; "
                "%llu deletes, %llu crashes, %llu restarts, %llu drops\n",
                (unsigned long long)c->puts, (unsigned long long)c->existing,
                (unsigned long long)c->refused, (unsigned long long)c->gets,
-               (unsigned long long)c->hits, (unsigned long long)c->misses,
-               (unsigned long long)c->failed, (unsigned long long)c->deletes,
-               (unsigned long long)c->crashes, (unsigned long long)c->restarts,
-               (unsigned long long)c->drops);
+               (unsigned long long)c->hits, (unsigned long long)c->ranges,
+               (unsigned long long)c->misses, (unsigned long long)c->failed,
+               (unsigned long long)c->deletes, (unsigned long long)c->crashes,
+               (unsigned long long)c->restarts, (unsigned long long)c->drops);
         return 0;
 }

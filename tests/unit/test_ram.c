@@ -19,7 +19,7 @@ Test(ram, budget_is_exact)
 {
         struct cairn_ram *ram;
         struct cairn_ram_slot slots[64];
-        cr_assert_eq(cairn_ram_create(256 << 10, &ram), CAIRN_OK);
+        cr_assert_eq(cairn_ram_create(256 << 10, false, &ram), CAIRN_OK);
         uint32_t count = 0;
         while (count < 64 && cairn_ram_alloc(ram, 0, 16 << 10, &slots[count]) == CAIRN_OK) {
                 cr_assert_eq((uintptr_t)slots[count].bytes % 4096, 0);
@@ -44,7 +44,7 @@ Test(ram, freed_memory_serves_other_sizes_and_tenants)
 {
         struct cairn_ram *ram;
         struct cairn_ram_slot slots[200];
-        cr_assert_eq(cairn_ram_create(1 << 20, &ram), CAIRN_OK);
+        cr_assert_eq(cairn_ram_create(1 << 20, false, &ram), CAIRN_OK);
         const uint64_t sizes[] = {8 << 10, 100 << 10, 4 << 10, 512 << 10, 36 << 10};
         for (int round = 0; round < 25; round++) {
                 uint64_t size = sizes[round % 5];
@@ -70,7 +70,7 @@ Test(ram, generation_changes_when_a_slot_is_freed)
         struct cairn_ram *ram;
         struct cairn_ram_slot slot;
         struct cairn_ram_place before, after;
-        cr_assert_eq(cairn_ram_create(1 << 20, &ram), CAIRN_OK);
+        cr_assert_eq(cairn_ram_create(1 << 20, false, &ram), CAIRN_OK);
         cr_assert_eq(cairn_ram_alloc(ram, 0, 8192, &slot), CAIRN_OK);
         cairn_ram_place(ram, &slot, &before);
         struct cairn_ram_slot copy = slot;
@@ -88,7 +88,7 @@ Test(ram, generation_changes_when_a_slot_is_freed)
 Test(ram, more_than_all_is_impossible)
 {
         struct cairn_ram *ram;
-        cr_assert_eq(cairn_ram_create(64 << 10, &ram), CAIRN_OK);
+        cr_assert_eq(cairn_ram_create(64 << 10, false, &ram), CAIRN_OK);
         cr_assert(cairn_ram_possible(ram, 60 << 10));
         cr_assert_not(cairn_ram_possible(ram, 64 << 10));
         cairn_ram_destroy(ram);
@@ -99,7 +99,7 @@ Test(ram, random_sizes_keep_the_sums)
         struct cairn_ram *ram;
         struct cairn_ram_slot slots[64] = {0};
         uint64_t sizes[64] = {0}, used = 0, state = 12345;
-        cr_assert_eq(cairn_ram_create(2 << 20, &ram), CAIRN_OK);
+        cr_assert_eq(cairn_ram_create(2 << 20, false, &ram), CAIRN_OK);
         for (int i = 0; i < 20000; i++) {
                 state = state * 6364136223846793005ull + 1442695040888963407ull;
                 uint32_t at = (uint32_t)(state >> 58);
