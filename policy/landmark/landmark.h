@@ -195,6 +195,7 @@ struct cairn_landmark_result {
 // One call: all passes below on this thread. Scratch is the caller's, aligned to
 // CAIRN_LANDMARK_SCRATCH_ALIGN. CAIRN_EINVAL: a request out of range (see the fields); nothing is
 // written then.
+// 0 for a request that is out of range.
 size_t cairn_landmark_select_scratch_bytes(const struct cairn_landmark_request *request);
 int cairn_landmark_select(const struct cairn_landmark_request *request, void *scratch,
                           size_t scratch_bytes, struct cairn_landmark_result *ret_result);
