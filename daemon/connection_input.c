@@ -16,7 +16,8 @@
 #include "proto/status.h"
 
 enum {
-        FRAMES_A_TURN_MAX = 64, // then others get their turn
+        FRAMES_A_TURN_MAX = 64,   // then others get their turn
+        TURN_NS_MAX = 500 * 1000, // whatever a frame costs: others wait no longer
 };
 
 // ---- back-pressure ----
@@ -190,10 +191,12 @@ static const char *refusal_text(int status)
 static size_t parse(struct cairn_connection *connection, const uint8_t *bytes, size_t size)
 {
         struct cairn_frame_parser *parser = &connection->parser;
+        uint64_t begun_ns = cairn_clock_ns();
         uint32_t frames = 0;
         size_t used = 0;
 
-        while (used < size && frames < FRAMES_A_TURN_MAX) {
+        while (used < size && frames < FRAMES_A_TURN_MAX &&
+               cairn_clock_ns() - begun_ns < TURN_NS_MAX) {
                 struct cairn_frame frame;
                 size_t part;
                 int status;

@@ -10,50 +10,65 @@
 #include "proto/status.h"
 
 enum {
-        METRICS_MAX = 1536, // 32 kinds with a histogram each, and the rest
         LABEL_BYTES = 64,
-        NAME_BYTES = 64,
+        NAME_BYTES = 48,
+};
+
+// One metric of the reply, and the texts that it does not share.
+struct row {
+        Cairn__Metric metric;
+        char name[NAME_BYTES];
+        char labels[LABEL_BYTES];
 };
 
 struct sheet {
-        Cairn__Metric *pointers[METRICS_MAX];
-        Cairn__Metric metrics[METRICS_MAX];
-        char names[METRICS_MAX][NAME_BYTES];
-        char labels[METRICS_MAX][LABEL_BYTES];
+        Cairn__Metric **pointers; // NULL: only counting
+        struct row *rows;
         size_t count;
 };
 
 static void on_sample(void *arg, const struct cairn_sample *sample)
 {
         struct sheet *sheet = arg;
-        size_t at = sheet->count;
-        Cairn__Metric *metric;
+        struct row *row;
 
-        if (at == METRICS_MAX)
+        if (!sheet->pointers) {
+                sheet->count++;
                 return;
-        metric = &sheet->metrics[at];
-        *metric = (Cairn__Metric)CAIRN__METRIC__INIT;
-        (void)snprintf(sheet->names[at], NAME_BYTES, "%s%s", sample->name, sample->suffix);
-        (void)snprintf(sheet->labels[at], LABEL_BYTES, "%s", sample->labels);
-        metric->name = sheet->names[at];
-        metric->labels = sheet->labels[at];
-        metric->value = sample->value;
-        sheet->pointers[at] = metric;
-        sheet->count++;
+        }
+        row = &sheet->rows[sheet->count];
+        row->metric = (Cairn__Metric)CAIRN__METRIC__INIT;
+        row->metric.name = (char *)sample->name;
+        if (sample->suffix[0] != '\0') {
+                (void)snprintf(row->name, NAME_BYTES, "%s%s", sample->name, sample->suffix);
+                row->metric.name = row->name;
+        }
+        (void)snprintf(row->labels, LABEL_BYTES, "%s", sample->labels);
+        row->metric.labels = row->labels;
+        row->metric.value = sample->value;
+        sheet->pointers[sheet->count++] = &row->metric;
 }
 
 void cairn_serve_stats(struct cairn_request *request)
 {
-        struct sheet *sheet = cairn_request_op(request, sizeof(*sheet), NULL);
         Cairn__StatsReply reply = CAIRN__STATS_REPLY__INIT;
+        struct sheet sheet = {.count = 0};
+        uint8_t *memory;
 
-        if (!sheet) {
+        cairn_stats_visit(request->server, false, on_sample, &sheet); // spaces: ListSpaces
+        memory =
+            cairn_request_op(request, sheet.count * (sizeof(struct row) + sizeof(Cairn__Metric *)),
+                             NULL);
+        if (!memory) {
                 cairn_request_fail(request, CAIRN_ENOMEM, NULL);
                 return;
         }
-        cairn_stats_visit(request->server, false, on_sample, sheet); // spaces: ListSpaces
-        reply.metrics = sheet->pointers;
-        reply.n_metrics = sheet->count;
+        sheet.rows = (struct row *)(void *)memory;
+        sheet.pointers = (Cairn__Metric **)(void *)(memory + sheet.count * sizeof(struct row));
+        sheet.count = 0;
+        cairn_stats_visit(request->server, false, on_sample, &sheet); // the same ones again
+        reply.metrics = sheet.pointers;
+        reply.n_metrics = sheet.count;
         cairn_request_reply(request, &reply);
 }
 
