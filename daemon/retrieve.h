@@ -50,6 +50,7 @@ struct cairn_retrieve {
         struct cairn_result_shape shape;
         struct cairn_result_layout layout;
         struct cairn_bulk queries;
+        struct cairn_bulk held_lse; // base NULL: not told
         struct cairn_result_memory result;
         uint64_t tasks;
         uint64_t tasks_next;
@@ -80,6 +81,8 @@ struct cairn_retrieve_bench {
         float *scores;       // [k_max]
         float *lse_chosen;   // [group]
         float *lse_all;      // [group]
+        float *lse_held;     // [group]
+        float *mass_error;   // [group]
         float *part_lse;     // [group]
         float *part_out;     // [group][v_dim]
         float *rest_lse;     // [chunk][group]

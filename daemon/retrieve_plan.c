@@ -221,7 +221,7 @@ static bool plan_landmark(struct cairn_retrieve *r, const Cairn__RetrieveRequest
 bool cairn_retrieve_plan(struct cairn_retrieve *r)
 {
         const Cairn__RetrieveRequest *message = r->request->message;
-        uint64_t queries_bytes;
+        uint64_t heads;
 
         if (!plan_contexts(r, message) || !plan_shape(r, message) || !plan_budget(r, message) ||
             !plan_excluded(r, message) || !plan_landmark(r, message))
@@ -230,10 +230,13 @@ bool cairn_retrieve_plan(struct cairn_retrieve *r)
                 cairn_request_fail(r->request, CAIRN_EINVAL, "the result would be too large");
                 return false;
         }
-        queries_bytes = (uint64_t)r->shape.pairs * r->shape.steps * r->shape.query_heads *
-                        r->shape.k_dim * sizeof(float);
-        if (!cairn_serve_bulk(r->request, message->queries, NULL, 0, 1, queries_bytes,
-                              r->request->payload, r->request->payload_bytes, &r->queries) ||
+        heads = (uint64_t)r->shape.pairs * r->shape.steps * r->shape.query_heads;
+        if (!cairn_serve_bulk(r->request, message->queries, NULL, 0, 1,
+                              heads * r->shape.k_dim * sizeof(float), r->request->payload,
+                              r->request->payload_bytes, &r->queries) ||
+            (message->held_lse &&
+             !cairn_serve_bulk(r->request, message->held_lse, NULL, 0, 1, heads * sizeof(float),
+                               r->request->payload, r->request->payload_bytes, &r->held_lse)) ||
             !cairn_serve_result(r->request, message->result, r->layout.total_bytes, &r->result))
                 return false;
         r->tasks = (uint64_t)r->shape.pairs * r->shape.steps * r->shape.kv_heads;

@@ -67,7 +67,7 @@ static bool set_bench(struct cairn_retrieve_task *task, uint32_t n_pieces, size_
         size_t queries = carve(&at, group * r->shape.k_dim * sizeof(float));
         size_t positions = carve(&at, (size_t)r->shape.k_max * sizeof(uint32_t));
         size_t scores = carve(&at, (size_t)r->shape.k_max * sizeof(float));
-        size_t lse = carve(&at, 3 * group * sizeof(float));
+        size_t lse = carve(&at, 5 * group * sizeof(float));
         size_t out = carve(&at, group * r->shape.v_dim * sizeof(float));
         size_t rest_lse = carve(&at, chunks * group * sizeof(float));
         size_t rest_out = carve(&at, chunks * group * r->shape.v_dim * sizeof(float));
@@ -85,6 +85,8 @@ static bool set_bench(struct cairn_retrieve_task *task, uint32_t n_pieces, size_
             .lse_chosen = (float *)(void *)(base + lse),
             .lse_all = (float *)(void *)(base + lse) + group,
             .part_lse = (float *)(void *)(base + lse) + 2 * group,
+            .lse_held = (float *)(void *)(base + lse) + 3 * group,
+            .mass_error = (float *)(void *)(base + lse) + 4 * group,
             .part_out = (float *)(void *)(base + out),
             .rest_lse = (float *)(void *)(base + rest_lse),
             .rest_out = (float *)(void *)(base + rest_out),
@@ -121,6 +123,8 @@ static void write_choice(const struct cairn_retrieve *r, const struct cairn_retr
 
                 write_at(r, r->layout.lse, (place->query + g) * sizeof(pair), pair, sizeof(pair));
         }
+        write_at(r, r->layout.mass_error, place->query * sizeof(float), result->mass_error,
+                 r->group * sizeof(float));
 }
 
 static void write_partial(const struct cairn_retrieve *r, const struct cairn_retrieve_place *place,
@@ -226,6 +230,20 @@ static int prepare(struct cairn_retrieve_task *task)
         return CAIRN_OK;
 }
 
+// The log-sum-exp of what the worker holds, copied and then checked. False: one is not a number.
+static bool take_held(struct cairn_retrieve_task *task)
+{
+        const struct cairn_retrieve *r = task->retrieve;
+
+        memcpy(task->bench.lse_held, r->held_lse.base + task->place.query * sizeof(float),
+               r->group * sizeof(float));
+        for (uint32_t g = 0; g < r->group; g++)
+                if (!(task->bench.lse_held[g] < INFINITY))
+                        return false;
+        task->request.lse_held = task->bench.lse_held;
+        return true;
+}
+
 // ---- the steps ----
 
 int cairn_retrieve_task_begin(struct cairn_retrieve_task *task, const struct cairn_retrieve *r,
@@ -244,9 +262,13 @@ int cairn_retrieve_task_begin(struct cairn_retrieve_task *task, const struct cai
         task->result = (struct cairn_landmark_result){.positions = task->bench.positions,
                                                       .scores = task->bench.scores,
                                                       .lse_chosen = task->bench.lse_chosen,
-                                                      .lse_all = task->bench.lse_all};
+                                                      .lse_all = task->bench.lse_all,
+                                                      .mass_error = task->bench.mass_error};
+        memset(task->bench.mass_error, 0, r->group * sizeof(float));
         if (r->all)
                 return CAIRN_OK;
+        if (r->held_lse.base && !take_held(task))
+                return CAIRN_EINVAL;
         return cairn_landmark_select_begin(&task->request, task->bench.selection,
                                            task->bench.selection_bytes, &task->selection);
 }

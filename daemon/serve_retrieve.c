@@ -22,6 +22,7 @@ static void retrieve_end(void *arg)
         free(r->views);
         cairn_retrieve_end_wide(r);
         cairn_bulk_finish(&r->queries);
+        cairn_bulk_finish(&r->held_lse);
         cairn_result_memory_finish(&r->result);
 }
 
@@ -33,7 +34,11 @@ static void finish(struct cairn_retrieve *r)
 
         counters->tokens_scanned += r->tokens_scanned;
         if (r->status != CAIRN_OK) {
-                cairn_request_fail(r->request, r->status, NULL);
+                cairn_request_fail(r->request, r->status,
+                                   r->status == CAIRN_EINVAL && r->held_lse.base
+                                       ? "held_lse: a log-sum-exp is NaN or +infinity; -infinity "
+                                         "says that nothing is held"
+                                       : NULL);
                 return;
         }
         if (r->shape.rows)

@@ -5,9 +5,10 @@
 // heads, k = k_max:
 //   counts     u32 [P][S][H]            rows chosen, <= k
 //   positions  u32 [P][S][H][k]         ascending; the tail beyond the count is zero
-//   scores     f32 [P][S][H][k]         log of the group's softmax probability (GROUP_MAX: of the
-//   largest) lse        f32 [P][S][Q][2]         log-sum-exp of the chosen, and of all tokens that
-//   were not excluded part_lse   f32 [P][S][Q]            Attend: log-sum-exp of the attended rows
+//   scores     f32 [P][S][H][k]         log of the group's softmax probability
+//   lse        f32 [P][S][Q][2]         log-sum-exp of the chosen; of all not excluded
+//   mass_error f32 [P][S][Q]            standard error of exp(lse of chosen - lse of all)
+//   part_lse   f32 [P][S][Q]            Attend: log-sum-exp of the attended rows
 //   part_out   f32 [P][S][Q][v_dim]     Attend: attention output over them
 //   rest_lse   f32 [P][S][Q]            if asked: log-sum-exp of the rest (-inf: nothing left)
 //   rest_out   f32 [P][S][Q][v_dim]     if asked: attention output of the rest
@@ -39,6 +40,7 @@ struct cairn_result_layout {
         uint64_t positions;
         uint64_t scores;
         uint64_t lse;
+        uint64_t mass_error;
         uint64_t part_lse;
         uint64_t part_out;
         uint64_t rest_lse;

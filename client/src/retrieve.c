@@ -128,6 +128,7 @@ static void point(struct cairn_selection *selection, const struct cairn_result_s
             .positions = part_at(result, layout->positions),
             .scores = part_at(result, layout->scores),
             .lse = part_at(result, layout->lse),
+            .mass_error = part_at(result, layout->mass_error),
             .part_lse = part_at(result, layout->part_lse),
             .part_out = part_at(result, layout->part_out),
             .rest_lse = part_at(result, layout->rest_lse),
@@ -180,6 +181,7 @@ struct question {
         Cairn__RetrieveRequest message;
         Cairn__Budget budget;
         Cairn__Region queries;
+        Cairn__Region held_lse;
         Cairn__Region result;
         uint64_t contexts[CAIRN_PAIRS_MAX];
         uint64_t excluded[2 * CAIRN_EXCLUDED_MAX];
@@ -216,6 +218,7 @@ static void fill_question(const struct cairn_retrieve_args *args, bool attend,
         message->steps = args->steps ? args->steps : 1;
         message->query_heads = args->query_heads;
         message->queries = &question->queries;
+        message->held_lse = args->held_lse ? &question->held_lse : NULL;
         message->scale = args->scale;
         message->budget = &question->budget;
         message->n_excluded = 2 * args->excluded_count;
@@ -248,6 +251,8 @@ static int ask_with(struct cairn_client *client, struct cairn_call *call,
         struct cairn_arena *arena = cairn_client_arena_of(client, result, result_bytes);
         uint64_t bytes = (uint64_t)shape->pairs * shape->steps * shape->query_heads * shape->k_dim *
                          sizeof(float);
+        uint64_t held_bytes = bytes / shape->k_dim;
+        struct iovec pieces[2] = {0};
         struct cairn_client_source source;
         struct cairn_client_submission submission = {
             .kind = shape->attend ? CAIRN_KIND_ATTEND : CAIRN_KIND_RETRIEVE,
@@ -268,8 +273,15 @@ static int ask_with(struct cairn_client *client, struct cairn_call *call,
         fill_question(args, shape->attend, question);
         cairn_client_region_set(&question->queries, source.arena, source.at, bytes);
         cairn_client_region_set(&question->result, arena, result, result_bytes);
-        submission.payload = &source.piece;
-        submission.payload_count = source.arena ? 0 : 1;
+        if (!source.arena)
+                pieces[submission.payload_count++] = source.piece;
+        if (args->held_lse) {
+                cairn_client_region_set(&question->held_lse, NULL, NULL, held_bytes);
+                question->held_lse.offset = source.arena ? 0 : bytes;
+                pieces[submission.payload_count++] =
+                    (struct iovec){(void *)args->held_lse, held_bytes};
+        }
+        submission.payload = pieces;
         submission.arenas[0] = source.arena;
         submission.arenas[1] = arena;
         status = cairn_client_submit(client, call, &submission);

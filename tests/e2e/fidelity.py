@@ -64,7 +64,7 @@ class Measured(RetrievedAttention):
         super().__init__(model, context, cache, share, **options)
         self.options["rerank"] = rerank
         self.cache = cache
-        self.recall, self.lost, self.error = [], [], []
+        self.recall, self.lost, self.error, self.covered = [], [], [], []
 
     def _attend_steps(self, layer, q, now, positions, k, v):
         out = super()._attend_steps(layer, q, now, positions, k, v)
@@ -89,10 +89,15 @@ class Measured(RetrievedAttention):
         first, end = self.sinks, max(self.sinks, self.prompt - self.recent)
         middle = weights[:, :, first:end]
         chosen, counts = self._chosen(head)
+        group = slice(head * self.config.group, (head + 1) * self.config.group)
+        bar = self.found.mass_error[:, group]
+        mass = np.exp(self.found.lse_chosen[:, group] - self.found.lse_all[:, group])
         for step in range(len(q)):
             mine = chosen[step, :counts[step]] - first
             best = reference.top_k(middle[step].max(0), len(mine))
             self.recall.append(len(np.intersect1d(best, mine)) / max(1, len(best)))
+            held = middle[step][:, mine].sum(1) / np.maximum(middle[step].sum(1), 1e-30)
+            self.covered.extend(np.abs(held - mass[step]) <= 2 * bar[step] + 1e-3)
             self.lost.extend(middle[step].sum(1) - middle[step][:, mine].sum(1))
         norm = np.linalg.norm(exact, axis=2)
         self.error.append((np.linalg.norm(out - exact, axis=2) / np.maximum(norm, 1e-30)).mean())
@@ -101,7 +106,7 @@ class Measured(RetrievedAttention):
         lost = np.array(self.lost)
         return {"recall": float(np.mean(self.recall)), "mass_lost": float(lost.mean()),
                 "mass_lost_p95": float(np.quantile(lost, 0.95)),
-                "output_error": float(np.mean(self.error)),
+                "output_error": float(np.mean(self.error)), "mass_coverage": float(np.mean(self.covered)),
                 "bytes_per_step": self.bytes_moved / steps}
 
 
@@ -204,14 +209,14 @@ def reference_methods(case, wanted):
         report = method.report()
         yield case.row(name, budget, logits, {
             "recall": report["recall"], "mass_lost": report["mass_lost"], "mass_lost_p95": None,
-            "output_error": None, "bytes_per_step": report["bytes_moved"] / steps})
+            "output_error": None, "mass_coverage": None, "bytes_per_step": report["bytes_moved"] / steps})
 
 
 def full_row(case):
     config = case.model.config
     moved = 2 * 4 * config.layers * config.kv_heads * config.head_dim * len(case.prompt)
     return case.row("full", 1.0, case.full, {"recall": 1.0, "mass_lost": 0.0, "mass_lost_p95": 0.0,
-                                             "output_error": 0.0, "bytes_per_step": float(moved)})
+                                             "output_error": 0.0, "mass_coverage": 1.0, "bytes_per_step": float(moved)})
 
 
 def run(args):

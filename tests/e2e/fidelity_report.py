@@ -11,11 +11,11 @@ def table(rows):
         mine = [r for r in rows if (r["model"], r["document"]) == (model, document)]
         lines += ["", f"{model}, {document}, {mine[0]['tokens']} tokens",
                   f"{'method':24}{'budget':>8}{'KL':>10}{'agree':>8}{'dNLL':>9}{'recall':>8}"
-                  f"{'lost':>8}{'p95':>8}{'error':>8}{'MB/step':>9}"]
+                  f"{'lost':>8}{'p95':>8}{'error':>8}{'cover':>8}{'MB/step':>9}"]
         for r in mine:
             lines.append(f"{r['method']:24}{100 * r['budget']:7.2f}%{r['kl']:10.5f}{r['agreement']:8.3f}"
                          f"{r['dnll']:9.4f}{_number(r['recall'])}{_number(r['mass_lost'])}"
-                         f"{_number(r['mass_lost_p95'])}{_number(r['output_error'])}"
+                         f"{_number(r['mass_lost_p95'])}{_number(r['output_error'])}{_number(r['mass_coverage'])}"
                          f"{r['bytes_per_step'] / 1e6:9.2f}")
     return "\n".join(lines[1:])
 

@@ -338,6 +338,45 @@ class Contexts(ClientCase):
         self.assertGreater(hits[0], 0.8, "recall of keys that are pure noise")
         self.assertGreater(hits[6], 0.97, "recall with more candidates")
 
+    def test_the_mass_held_comes_with_an_honest_error(self):
+        sequence, context = self.open()
+        n = sequence.tokens
+        inside = tried = 0
+        for step in range(12):
+            q = self.queries(sequence) * (0.2 + 0.1 * step)
+            found = context.retrieve(1, q, share=1 / 32, exclude=[(0, 4), (n - 64, n)])
+            lse_all = sequence.attention(1, q, slice(4, n - 64))[1]
+            lse_chosen = sequence.attention(1, q, found.positions)[1]
+            mass = np.exp(found.lse_chosen - found.lse_all)
+            gap = np.abs(mass - np.exp(lse_chosen - lse_all))
+            self.assertEqual(found.mass_error.shape, mass.shape)
+            self.assertTrue((found.mass_error >= 0).all() and (found.mass_error < 0.5).all())
+            inside += (gap <= 2 * found.mass_error + 1e-3).sum()
+            tried += gap.size
+        self.assertGreaterEqual(inside / tried, 0.9, "share of true masses within two errors")
+
+    def test_what_the_worker_holds_counts_in_the_ranking(self):
+        sequence, context = self.open(k_codec="raw", v_codec="raw", landmark_bits=0)
+        q = self.queries(sequence)
+        for held in (np.full(len(q), -np.inf), np.linspace(-5, 60, len(q))):
+            found = context.retrieve(1, q, count=20, held_lse=held)
+            scores = sequence.scores(1, q)
+            lse = np.logaddexp(np.logaddexp.reduce(scores, axis=1), held)
+            p = (scores - lse[:, None]).reshape(2, self.GROUP, -1).max(1)
+            for head in range(2):
+                best = np.sort(np.argsort(-p[head], kind="stable")[:20])
+                np.testing.assert_array_equal(found.positions[head], best)
+                np.testing.assert_allclose(found.scores[head], p[head][best], atol=1e-2)
+        both = self.queries(sequence, 2, 3)
+        held = 4 * self.rng.standard_normal(both.shape[:-1], np.float32)
+        found = context.retrieve([0, 1], both, count=9, held_lse=held)
+        alone = context.retrieve(1, both[1, 2], count=9, held_lse=held[1, 2])
+        np.testing.assert_array_equal(found.scores[1, 2], alone.scores)
+        for wrong in (held[0], np.full_like(held, np.nan), np.full_like(held, np.inf)):
+            with self.assertRaises(cairn.Error) as caught:
+                context.retrieve([0, 1], both, count=9, held_lse=wrong)
+            self.assertIn("held_lse", str(caught.exception))
+
     def test_raw_rows_come_back_exactly(self):
         sequence, context = self.open(k_codec="raw", v_codec="raw")
         found = context.retrieve(0, self.queries(sequence), count=16, rows=True)

@@ -84,6 +84,7 @@ class Result:
         self.positions = self.take("I", ps * h * k)
         self.scores = self.take("f", ps * h * k)
         self.lse = self.take("f", ps * q * 2)
+        self.mass_error = self.take("f", ps * q)
         if attend:
             self.part_lse = self.take("f", ps * q)
             self.part_out = self.take("f", ps * q * space.v_dim)
@@ -271,6 +272,10 @@ class Selection(RetrieveCase):
             self.assertEqual(status(fields={12: 9}), EINVAL)
             self.assertEqual(status(fields={15: 9}), EINVAL)
             self.assertEqual(status(fields={15: 1, 16: 1}), EINVAL)
+            for held, wanted in ((1.0, OK), (-INF, OK), (NAN, EINVAL), (INF, EINVAL)):
+                self.assertEqual(status(payload=queries + pack([0.0, held]), fields={18: region(0, 128, 8)}), wanted)
+            self.assertEqual(status(fields={18: region(0, 128, 8)}), ERANGE)
+            self.assertEqual(status(fields={18: region(7, 0, 8)}), ESTALE)
             self.assertEqual(status(fields={5: region(0, 1, 128)}), ERANGE)
             self.assertEqual(status(fields={5: region(7, 0, 128)}), ESTALE)
             self.assertEqual(status(contexts=[(1 << 64) - 1]), ESTALE)

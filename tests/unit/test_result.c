@@ -29,7 +29,8 @@ Test(result, parts_follow_each_other_without_overlap)
         cr_assert_geq(layout.positions, layout.counts + 3 * 2 * 3 * 4);
         cr_assert_geq(layout.scores, layout.positions + 3 * 2 * 3 * 101 * 4);
         cr_assert_geq(layout.lse, layout.scores + 3 * 2 * 3 * 101 * 4);
-        cr_assert_geq(layout.part_lse, layout.lse + 3 * 2 * 9 * 2 * 4);
+        cr_assert_geq(layout.mass_error, layout.lse + 3 * 2 * 9 * 2 * 4);
+        cr_assert_geq(layout.part_lse, layout.mass_error + 3 * 2 * 9 * 4);
         cr_assert_geq(layout.part_out, layout.part_lse + 3 * 2 * 9 * 4);
         cr_assert_geq(layout.rest_lse, layout.part_out + 3 * 2 * 9 * 80 * 4);
         cr_assert_geq(layout.rest_out, layout.rest_lse + 3 * 2 * 9 * 4);

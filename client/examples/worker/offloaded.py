@@ -112,7 +112,7 @@ class RetrievedAttention:
         else:
             middle = self.sinks, max(self.sinks, self.prompt - self.recent)
             found = self.context.retrieve(layer, q, exclude=[(0, middle[0]), (middle[1], self.prompt)],
-                                          **self.options)
+                                          held_lse=self._held_lse(q, k, hidden), **self.options)
             self.found = found
             self.bytes_moved += found.bytes
             self.rows_fetched += int(found.counts.sum())
@@ -122,6 +122,14 @@ class RetrievedAttention:
             group = slice(head * config.group, (head + 1) * config.group)
             out[:, group] = self._merge(q[:, group], k[head], v[head], hidden, found, head, group)
         return out
+
+    def _held_lse(self, q, k, hidden):
+        """Log-sum-exp of the scores of what each step sees here: [steps][heads]."""
+        config = self.config
+        grouped = q.reshape(len(q), config.kv_heads, config.group, -1) * np.float32(config.attention_scale)
+        scores = np.where(hidden[:, None, None], -np.inf, grouped @ k.swapaxes(1, 2))
+        top = scores.max(3, keepdims=True)
+        return (np.log(np.exp(scores - top).sum(3)) + top[..., 0]).reshape(q.shape[:2])
 
     def _merge(self, q, k, v, hidden, found, head, group):
         """Softmax over held rows, fetched rows and the rest: q [steps][group][dim] -> the same."""

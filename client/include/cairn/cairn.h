@@ -400,7 +400,11 @@ struct cairn_retrieve_args {
         uint32_t steps;       // 0: 1
         uint32_t query_heads; // a multiple of the space's kv_heads
         const float *queries; // [pair][step][query head][k_dim]
-        float scale;          // 0: 1 / sqrt(k_dim)
+        // [pair][step][query head] or NULL: log-sum-exp of scale * q.k over all that the worker
+        // holds, generated tokens too; -INFINITY: nothing. NULL: estimated from the excluded
+        // tokens.
+        const float *held_lse;
+        float scale; // 0: 1 / sqrt(k_dim)
         struct cairn_budget budget;
         const struct cairn_range *excluded; // ascending: positions that the worker holds itself
         size_t excluded_count;
@@ -428,6 +432,7 @@ struct cairn_selection {
         const uint32_t *positions; // [P][S][H][k_max], ascending
         const float *scores;       // [P][S][H][k_max]: log of the group's softmax probability
         const float *lse;          // [P][S][Q][2]: of the chosen, of all that were not excluded
+        const float *mass_error;   // [P][S][Q]: standard error of exp(chosen - all), the mass held
         const float *part_lse;     // [P][S][Q]         attend
         const float *part_out;     // [P][S][Q][v_dim]  attend
         const float *rest_lse;     // [P][S][Q]         rest (-inf: nothing left)

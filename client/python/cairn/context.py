@@ -30,6 +30,7 @@ class Selection:
     scores       [H][k]          log of the group's softmax probability, excluded tokens counted
     lse_chosen   [Q]             log-sum-exp of the chosen
     lse_all      [Q]             log-sum-exp of all that were not excluded
+    mass_error   [Q]             standard error of exp(lse_chosen - lse_all), the mass held
     k_rows       [H][k][k_dim]   if rows were asked for, else None; v_rows alike
     rest_lse     [Q]             if the rest was asked for; rest_out [Q][v_dim]
     out_lse      [Q]             attend: log-sum-exp of the attended rows; out [Q][v_dim]
@@ -41,6 +42,7 @@ class Selection:
     scores: np.ndarray
     lse_chosen: np.ndarray
     lse_all: np.ndarray
+    mass_error: np.ndarray
     k_rows: np.ndarray | None
     v_rows: np.ndarray | None
     rest_lse: np.ndarray | None
@@ -70,6 +72,7 @@ class Selection:
         self.positions = part("positions", np.uint32, h, k)
         self.scores = part("scores", np.float32, h, k)
         self.lse_chosen, self.lse_all = lse[..., 0], lse[..., 1]
+        self.mass_error = part("mass_error", np.float32, q)
         self.out_lse = part("part_lse", np.float32, q)
         self.out = part("part_out", np.float32, q, s.v_dim)
         self.rest_lse = part("rest_lse", np.float32, q)
@@ -138,6 +141,18 @@ def _question(contexts, layers, q):
     return pairs, full, axes
 
 
+def _held(held_lse, shape):
+    """[pair][step][head], or None."""
+    if held_lse is None:
+        return None
+    held = np.ascontiguousarray(held_lse, np.float32)
+    if held.size != math.prod(shape):
+        raise error_of(
+            Status.EINVAL, f"held_lse is {held.shape}; it has one number a query head of q"
+        )
+    return held.reshape(shape)
+
+
 def retrieve(
     client,
     contexts,
@@ -160,9 +175,11 @@ def retrieve(
     chunk_tokens: int = 8,
     row_dtype: str | None = None,
     everything: bool = False,
+    held_lse=None,
 ) -> Selection:
     """See Context.retrieve and Context.attend."""
     pairs, queries, axes = _question(contexts, layers, q)
+    held = _held(held_lse, queries.shape[:3])
     excluded = _ranges(exclude)
     config = contexts[0].space.config
     if everything:
@@ -179,6 +196,7 @@ def retrieve(
         steps=queries.shape[1],
         query_heads=queries.shape[2],
         queries=queries.ctypes.data,
+        held_lse=None if held is None else held.ctypes.data,
         scale=scale or 0.0,
         budget=budget,
         excluded=(lib.RangeStruct * max(1, len(excluded)))(*excluded),
@@ -293,6 +311,9 @@ class Context:
         group        "max" (of each head's softmax probability) or "sum"
         landmark     "token", or to compare: "chunk-mean", "chunk-minmax" of chunk_tokens, "exact"
         rerank       candidates a chosen row; 0: the default
+        held_lse     log-sum-exp of scale * q.k over all that the worker holds, generated tokens
+                     too; shaped like q without its last axis. It counts in the softmax that ranks
+                     tokens; without it, the excluded tokens' is estimated
         """
         return retrieve(self._client, [self], layers, q, attend=False, **options)
 
