@@ -123,9 +123,13 @@ void cairn_context_unref(struct cairn_context *context)
         struct cairn_server *server = context->server;
 
         assert(context->uses > 0);
-        if (--context->uses > 0)
+        if (--context->uses == 1 && context->session)
+                cairn_context_forget_replaced(context); // only the session is left
+        if (context->uses > 0)
                 return;
         assert(!context->session && !context->append_head);
+        cairn_context_forget_replaced(context);
+        cairn_present_unref(server, context->present);
         unref_chain(server, context->chain);
         for (uint32_t i = 0; i < context->tail_count; i++)
                 unref_tail_block(context, context->tail->blocks[i]);
@@ -227,6 +231,9 @@ int cairn_context_fork(struct cairn_session *session, const struct cairn_context
         if (!context)
                 return CAIRN_ENOMEM;
         context->chain->uses++;
+        context->present = from->present;
+        if (context->present)
+                context->present->uses++;
         for (uint64_t i = 0; i < full && status == CAIRN_OK; i++) {
                 if (!context->tail || context->tail_count == context->tail->capacity)
                         status = grow_array(context);
@@ -278,6 +285,7 @@ void cairn_context_view(const struct cairn_context *context, struct cairn_contex
             .tail_tokens = context->tail_tokens,
             .tokens = (uint64_t)context->chain->count * context->entry->space.block_tokens +
                       context->tail_tokens,
+            .present = context->present,
         };
 }
 

@@ -18,6 +18,7 @@
 #include "storage/store.h"
 
 struct cairn_request;
+struct cairn_present_replaced;
 
 // Stored blocks, held and pinned. Shared by a context and its forks; constant.
 struct cairn_chain {
@@ -44,6 +45,17 @@ struct cairn_tail_array {
         struct cairn_tail_block *blocks[];
 };
 
+// Rows that drops left: a bit a token of each (layer, KV head), 0 once its row was dropped.
+// Constant from the moment a context has it, and shared by forks. Tokens from `end` on came later:
+// all are present.
+struct cairn_present {
+        uint32_t uses;
+        uint64_t end;
+        uint64_t words;  // a head
+        uint64_t bytes;  // counted against context_bytes
+        uint64_t bits[]; // [layer][KV head][words]
+};
+
 struct cairn_context {
         struct cairn_context *next;    // of the session
         struct cairn_session *session; // NULL once closed
@@ -60,6 +72,10 @@ struct cairn_context {
         struct cairn_request *append_head;
         struct cairn_request *append_tail;
         bool appending;
+        // Drops.
+        struct cairn_present *present;           // NULL: every row is there
+        struct cairn_present_replaced *replaced; // that requests at work may still read
+        bool dropping;                           // one Retain at a time may
 };
 
 // What a request sees. Valid while the context is in use.
@@ -68,6 +84,7 @@ struct cairn_context_view {
         const struct cairn_tail_array *tail;
         uint64_t tail_tokens;
         uint64_t tokens; // of chain and tail
+        const struct cairn_present *present;
 };
 
 // Takes blocks[count] (held, pinned, and in the server's pin table) over. CAIRN_ENOMEM, CAIRN_EBUSY
@@ -97,5 +114,19 @@ void cairn_context_view(const struct cairn_context *context, struct cairn_contex
 uint32_t cairn_context_pieces(const struct cairn_context_view *view);
 uint32_t cairn_context_fill(const struct cairn_context_view *view, uint32_t layer, uint32_t head,
                             struct cairn_landmark_piece *pieces);
+
+// present.c. Room for the bits of `tokens` tokens, all 0, charged against context_bytes.
+// CAIRN_ENOMEM.
+int cairn_present_create(struct cairn_server *server, const struct cairn_space_entry *entry,
+                         uint64_t tokens, struct cairn_present **ret_present);
+void cairn_present_unref(struct cairn_server *server, struct cairn_present *present); // NULL: fine
+// Bits of one head; any thread. NULL: `present` is NULL, all are there.
+uint64_t *cairn_present_bits(const struct cairn_present *present,
+                             const struct cairn_space_entry *entry, uint32_t layer, uint32_t head);
+// The context has these from now on (taken over); what it had is kept for those who read it.
+// CAIRN_ENOMEM: nothing changed, and `present` stays the caller's.
+int cairn_context_drop(struct cairn_context *context, struct cairn_present *present);
+// Frees what was replaced; nobody may be reading it.
+void cairn_context_forget_replaced(struct cairn_context *context);
 
 #endif

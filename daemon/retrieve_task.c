@@ -195,6 +195,14 @@ static void fill_pieces(struct cairn_retrieve_task *task)
                 pieces[i].code_run = NULL;
         task->request.pieces = pieces;
         task->request.queries = task->bench.queries;
+        if (view_of(task)->present) {
+                const struct cairn_present *present = view_of(task)->present;
+
+                task->request.present =
+                    cairn_present_bits(present, r->entry, message->layers[task->place.pair],
+                                       task->place.head);
+                task->request.present_end = (uint32_t)present->end;
+        }
 }
 
 // What the policy needs depends on the pieces: they are filled once to ask, and again if the memory

@@ -34,6 +34,10 @@ void cairn_serve_retrieve(struct cairn_request *request);
 // serve_rows.c
 void cairn_serve_fetch_rows(struct cairn_request *request);
 
+// serve_policy.c
+void cairn_serve_retain(struct cairn_request *request);
+void cairn_serve_plan(struct cairn_request *request);
+
 // serve_admin.c
 void cairn_serve_stats(struct cairn_request *request);
 void cairn_serve_reload(struct cairn_request *request);

@@ -176,6 +176,33 @@ static bool check_positions(struct cairn_request *request, const Cairn__FetchRow
         return true;
 }
 
+// False: a row was dropped, and that was answered.
+static bool check_present(struct cairn_request *request, const Cairn__FetchRowsRequest *message,
+                          const struct cairn_context_view *view)
+{
+        const struct cairn_space_entry *entry = view->context->entry;
+        uint64_t at = 0;
+
+        for (uint32_t head = 0; head < entry->space.kv_heads && view->present; head++) {
+                const uint64_t *bits =
+                    cairn_present_bits(view->present, entry, message->layer, head);
+
+                for (uint32_t i = 0; i < message->counts[head]; i++, at++) {
+                        uint32_t position = message->positions[at];
+
+                        if (position >= view->present->end ||
+                            (bits[position / 64] >> position % 64 & 1))
+                                continue;
+                        cairn_request_fail_at(request, CAIRN_ENOENT, (uint32_t)at,
+                                              "positions[%llu]: the row of token %u was dropped by "
+                                              "a Retain of this context",
+                                              (unsigned long long)at, position);
+                        return false;
+                }
+        }
+        return true;
+}
+
 void cairn_serve_fetch_rows(struct cairn_request *request)
 {
         const Cairn__FetchRowsRequest *message = request->message;
@@ -204,7 +231,8 @@ void cairn_serve_fetch_rows(struct cairn_request *request)
                     message->layer, space->layers, op->row_dtype);
                 return;
         }
-        if (!check_positions(request, message, space->kv_heads, op->view.tokens))
+        if (!check_positions(request, message, space->kv_heads, op->view.tokens) ||
+            !check_present(request, message, &op->view))
                 return;
         op->rows = message->n_positions;
         op->v_at =

@@ -35,6 +35,10 @@ enum {
         CAIRN_EXCLUDED_MAX = 64, // ranges a Retrieve
         CAIRN_ROWS_MAX = 65536,  // rows a head and step
         CAIRN_APPEND_TOKENS_MAX = 65536,
+        CAIRN_PROXIES_MAX = 65536,  // tokens whose queries a Retain or Plan brings
+        CAIRN_PROTECTED_MAX = 64,   // ranges a Retain or Plan, of proxies too
+        CAIRN_BUDGETS_MAX = 64,     // a Plan
+        CAIRN_CURVE_POINTS = 64,    // of a Plan's answer
         CAIRN_TEXT_BYTES_MAX = 512, // an error's text
 };
 

@@ -1,6 +1,7 @@
-// Offsets of a Retrieve or Attend result's parts.
+// Offsets of a result's parts.
 #include "proto/result.h"
 
+#include "proto/limits.h"
 #include "proto/space.h"
 #include "proto/status.h"
 
@@ -70,6 +71,38 @@ int cairn_result_layout(const struct cairn_result_shape *shape,
                 if (status != CAIRN_OK)
                         return status;
         }
+        *ret_layout = out;
+        return CAIRN_OK;
+}
+
+int cairn_retain_layout(uint32_t layers, uint32_t kv_heads, uint64_t kept,
+                        struct cairn_retain_layout *ret_layout)
+{
+        const uint64_t heads[4] = {layers, kv_heads, 1, 1};
+        const uint64_t positions[4] = {kept, 1, 1, 1};
+        struct cairn_retain_layout out = {0};
+
+        if (place(&out.total_bytes, 4, heads, &out.counts) != CAIRN_OK ||
+            place(&out.total_bytes, 4, heads, &out.mass) != CAIRN_OK ||
+            place(&out.total_bytes, 4, positions, &out.positions) != CAIRN_OK)
+                return CAIRN_EINVAL;
+        *ret_layout = out;
+        return CAIRN_OK;
+}
+
+int cairn_plan_layout(uint32_t layers, uint32_t kv_heads, struct cairn_plan_layout *ret_layout)
+{
+        const uint64_t heads[4] = {layers, kv_heads, 1, 1};
+        const uint64_t points[4] = {layers, kv_heads, CAIRN_CURVE_POINTS, 1};
+        struct cairn_plan_layout out = {0};
+
+        if (place(&out.total_bytes, 4, heads, &out.needed) != CAIRN_OK ||
+            place(&out.total_bytes, 4, heads, &out.protected_tokens) != CAIRN_OK ||
+            place(&out.total_bytes, 4, heads, &out.mass_needed) != CAIRN_OK ||
+            place(&out.total_bytes, 4, heads, &out.mass_protected) != CAIRN_OK ||
+            place(&out.total_bytes, 4, points, &out.kept) != CAIRN_OK ||
+            place(&out.total_bytes, 4, points, &out.mass) != CAIRN_OK)
+                return CAIRN_EINVAL;
         *ret_layout = out;
         return CAIRN_OK;
 }

@@ -1,5 +1,6 @@
-// Where each part of a Retrieve or Attend answer lies in its result region. One function serves
-// daemon and clients. May be used by: daemon, client, tests. May use: proto. Threads: any; pure.
+// Where each part of an answer lies in its result region: of Retrieve and Attend, of Retain and
+// Plan (below). One function serves daemon and clients. May be used by: daemon, client, tests. May
+// use: proto. Threads: any; pure.
 //
 // Parts, each at a multiple of 64 bytes, in this order; P pairs, S steps, H KV heads, Q query
 // heads, k = k_max:
@@ -53,5 +54,36 @@ struct cairn_result_layout {
 // CAIRN_EINVAL when the sizes overflow 2^62 bytes.
 int cairn_result_layout(const struct cairn_result_shape *shape,
                         struct cairn_result_layout *ret_layout);
+
+// Retain; L layers (those asked for), H KV heads:
+//   counts     u32 [L][H]           tokens kept
+//   mass       f32 [L][H]           share of the head's attention mass that they hold
+//   positions  u32 [sum of counts]  of the kept, ascending, head after head
+struct cairn_retain_layout {
+        uint64_t counts;
+        uint64_t mass;
+        uint64_t positions;
+        uint64_t total_bytes;
+};
+int cairn_retain_layout(uint32_t layers, uint32_t kv_heads, uint64_t kept,
+                        struct cairn_retain_layout *ret_layout);
+
+// Plan; P = CAIRN_CURVE_POINTS, whose shares of the tokens are in the reply:
+//   needed          u32 [L][H]      the fewest tokens that hold the target mass
+//   protected       u32 [L][H]      tokens that stay in any case
+//   mass_needed     f32 [L][H]      what the needed ones hold
+//   mass_protected  f32 [L][H]
+//   kept            u32 [L][H][P]   tokens at each point of the curve
+//   mass            f32 [L][H][P]   what they hold
+struct cairn_plan_layout {
+        uint64_t needed;
+        uint64_t protected_tokens;
+        uint64_t mass_needed;
+        uint64_t mass_protected;
+        uint64_t kept;
+        uint64_t mass;
+        uint64_t total_bytes;
+};
+int cairn_plan_layout(uint32_t layers, uint32_t kv_heads, struct cairn_plan_layout *ret_layout);
 
 #endif
