@@ -168,8 +168,8 @@ class Stopping(unittest.TestCase):
             for i in ids[1:]:
                 reply = c.wait(i)
                 statuses.append(reply.status or reply.statuses()[0])
-        except EOFError:
-            pass
+        except (EOFError, ConnectionResetError):
+            pass  # closed, perhaps with frames that it had not read yet
         self.assertTrue(set(statuses) <= {OK, ECANCELLED}, statuses)
         self.assertEqual(daemon.process.wait(20 * SLOW), 0)
         c.close()
