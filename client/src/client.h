@@ -97,6 +97,16 @@ union cairn_client_outputs {
                 bool inlined;
         } fetch;
         struct {
+                uint32_t layers;
+                uint32_t kv_heads;
+                size_t budgets_count;
+                uint8_t *result;
+                uint64_t result_bytes;
+                bool inlined;
+                struct cairn_retained *ret_retained;
+                struct cairn_plan *ret_plan;
+        } retain;
+        struct {
                 struct cairn_client_space *space;
         } open_space;
         uint32_t *ret_arena;
@@ -268,6 +278,13 @@ int cairn_client_lease_check(struct cairn_client *client, const struct cairn_lea
 
 // CAIRN_ESTALE for a context of an earlier connection.
 int cairn_client_context_check(struct cairn_client *client, const struct cairn_context *context);
+
+// ---- retrieve.c ----
+
+// Memory of the client for a result that the caller has none for, at least `bytes` large.
+// CAIRN_ENOMEM: the text is set.
+int cairn_client_own_result(struct cairn_client *client, uint64_t bytes, void **ret_result,
+                            uint64_t *ret_bytes);
 
 // ---- source.c ----
 

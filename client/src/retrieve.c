@@ -289,9 +289,8 @@ static int ask_with(struct cairn_client *client, struct cairn_call *call,
         return status;
 }
 
-// Memory of the client for a result that the caller has none for: an arena, page by page grown.
-static int own_result(struct cairn_client *client, uint64_t bytes, void **ret_result,
-                      uint64_t *ret_bytes)
+int cairn_client_own_result(struct cairn_client *client, uint64_t bytes, void **ret_result,
+                            uint64_t *ret_bytes)
 {
         uint64_t wanted = 1 << 16;
 
@@ -324,8 +323,8 @@ static int ask(struct cairn_client *client, struct cairn_call *call,
         if (status == CAIRN_OK)
                 status = check_contexts(client, args);
         if (status == CAIRN_OK && own)
-                status = own_result(client, cairn_retrieve_bytes(client, args, attend), &result,
-                                    &result_bytes);
+                status = cairn_client_own_result(client, cairn_retrieve_bytes(client, args, attend),
+                                                 &result, &result_bytes);
         if (status != CAIRN_OK)
                 return status;
         question = malloc(sizeof(*question));

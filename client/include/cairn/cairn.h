@@ -465,6 +465,103 @@ CAIRN_API int cairn_fetch_rows(struct cairn_client *client, struct cairn_call *c
                                const uint32_t *counts, const uint32_t *positions,
                                uint32_t row_dtype, void *result, uint64_t result_bytes);
 
+// ---- retention ----
+
+enum {
+        CAIRN_PLAN_CURVE_POINTS = 64
+};
+
+// What stays hot of a context, by NACL (arXiv 2408.03675). Begin with cairn_retain_args_init.
+// Everything pointed at is read before the call returns.
+struct cairn_retain_args {
+        const struct cairn_context *context;
+        const uint32_t *layers; // ascending
+        size_t layers_count;    // 0: all
+        // Proxy tokens, usually the question at the end of the prompt, and their queries.
+        const float *queries; // [layer][proxy][query head][k_dim]
+        uint32_t query_heads;
+        uint32_t proxies_count;
+        const struct cairn_range *proxies; // ascending: where they are. NULL: the last tokens
+        size_t proxies_ranges;
+        float scale; // 0: 1 / sqrt(k_dim)
+        bool causal; // a proxy sees what lies before it; else every token, as in the paper's code
+        // Shares of the tokens, rounded down.
+        double proxy_keep;  // 0.12: the highest scores
+        double random_keep; // 0.07: sampled from the others, by seed
+        double protect;     // 0.01: the first `sinks` and the most recent, together
+        uint32_t sinks;     // 4
+        const struct cairn_range *protected_ranges; // ascending: tokens that stay in any case
+        size_t protected_count;
+        bool spread; // heads of a layer share their budgets by where the mass lies
+        double even; // spread: this part of each head's budget stays its own
+        uint64_t seed;
+        bool drop; // what does not stay is gone from this context, and from forks of it made later,
+                   // for good; else all of it is still found by cairn_retrieve
+};
+CAIRN_API void cairn_retain_args_init(struct cairn_retain_args *ret_args);
+
+// Pointers into the result memory.
+struct cairn_retained {
+        uint32_t layers;
+        uint32_t kv_heads;
+        const uint32_t *counts;    // [layers][kv_heads]
+        const float *mass;         // [layers][kv_heads]: share of the proxies' attention that stays
+        const uint32_t *positions; // ascending, one head after the other
+        uint64_t kept;             // all counts
+        uint64_t removed;
+        double mass_mean;
+        double mass_lowest;
+        uint32_t lowest_layer;
+        uint32_t lowest_head;
+        uint64_t result_bytes;
+        uint64_t kernel_ns;
+};
+// Most bytes that the answer can take (0: the arguments are no good).
+CAIRN_API uint64_t cairn_retain_bytes(const struct cairn_client *client,
+                                      const struct cairn_retain_args *args);
+// `result` as in cairn_retrieve. A drop happens whole or, with any error, not at all.
+CAIRN_API int cairn_retain(struct cairn_client *client, struct cairn_call *call,
+                           const struct cairn_retain_args *args, void *result,
+                           uint64_t result_bytes, struct cairn_retained *ret_retained);
+
+// What a share of every head's tokens would hold: on average, and the head that holds least.
+struct cairn_plan_point {
+        double share;
+        double mass;
+        double mass_lowest;
+        uint32_t lowest_layer;
+        uint32_t lowest_head;
+};
+struct cairn_plan_args {
+        struct cairn_retain_args retain; // seed, spread, drop and the two keeps are not looked at
+        double target_mass;              // 0: 0.99
+        const double *budgets;           // shares to ask about, at most 64
+        size_t budgets_count;
+};
+// Pointers into the result memory; P = CAIRN_PLAN_CURVE_POINTS.
+struct cairn_plan {
+        uint32_t layers;
+        uint32_t kv_heads;
+        uint64_t tokens;
+        struct cairn_plan_point needed; // the smallest share that holds target_mass on average
+        struct cairn_plan_point curve[CAIRN_PLAN_CURVE_POINTS];
+        struct cairn_plan_point budgets[CAIRN_PLAN_CURVE_POINTS]; // one a budget asked about
+        const uint32_t *head_needed;      // [layers][kv_heads]: the fewest tokens for target_mass
+        const uint32_t *head_protected;   // [layers][kv_heads]
+        const float *head_mass_needed;    // [layers][kv_heads]: what the needed hold
+        const float *head_mass_protected; // [layers][kv_heads]
+        const uint32_t *head_kept;        // [layers][kv_heads][P]: tokens at a point of the curve
+        const float *head_mass;           // [layers][kv_heads][P]
+        uint64_t result_bytes;
+        uint64_t kernel_ns;
+};
+CAIRN_API uint64_t cairn_plan_bytes(const struct cairn_client *client,
+                                    const struct cairn_plan_args *args);
+// The dry run: changes nothing.
+CAIRN_API int cairn_plan(struct cairn_client *client, struct cairn_call *call,
+                         const struct cairn_plan_args *args, void *result, uint64_t result_bytes,
+                         struct cairn_plan *ret_plan);
+
 #ifdef __cplusplus
 }
 #endif

@@ -30,6 +30,7 @@ from .errors import (
     Status,
     Unsupported,
 )
+from .retention import Kept, Plan, save_proxies
 from .space import Lease, Space
 
 __version__ = "0.1.0"
@@ -43,11 +44,13 @@ __all__ = [
     "Disconnected",
     "Error",
     "Invalid",
+    "Kept",
     "Lease",
     "Mismatch",
     "NoSpace",
     "NotFound",
     "PingInfo",
+    "Plan",
     "Selection",
     "Space",
     "SpaceConfig",
@@ -58,4 +61,5 @@ __all__ = [
     "decode",
     "encode",
     "keys",
+    "save_proxies",
 ]

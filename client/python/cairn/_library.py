@@ -216,6 +216,92 @@ class SelectionStruct(Structure):
     ]
 
 
+class RetainArgsStruct(Structure):
+    _fields_ = [
+        ("context", POINTER(ContextStruct)),
+        ("layers", POINTER(c_uint32)),
+        ("layers_count", c_size_t),
+        ("queries", c_void_p),
+        ("query_heads", c_uint32),
+        ("proxies_count", c_uint32),
+        ("proxies", POINTER(RangeStruct)),
+        ("proxies_ranges", c_size_t),
+        ("scale", c_float),
+        ("causal", c_bool),
+        ("proxy_keep", c_double),
+        ("random_keep", c_double),
+        ("protect", c_double),
+        ("sinks", c_uint32),
+        ("protected_ranges", POINTER(RangeStruct)),
+        ("protected_count", c_size_t),
+        ("spread", c_bool),
+        ("even", c_double),
+        ("seed", c_uint64),
+        ("drop", c_bool),
+    ]
+
+
+class RetainedStruct(Structure):
+    _fields_ = [
+        ("layers", c_uint32),
+        ("kv_heads", c_uint32),
+        ("counts", c_void_p),
+        ("mass", c_void_p),
+        ("positions", c_void_p),
+        ("kept", c_uint64),
+        ("removed", c_uint64),
+        ("mass_mean", c_double),
+        ("mass_lowest", c_double),
+        ("lowest_layer", c_uint32),
+        ("lowest_head", c_uint32),
+        ("result_bytes", c_uint64),
+        ("kernel_ns", c_uint64),
+    ]
+
+
+class PlanPointStruct(Structure):
+    _fields_ = [
+        ("share", c_double),
+        ("mass", c_double),
+        ("mass_lowest", c_double),
+        ("lowest_layer", c_uint32),
+        ("lowest_head", c_uint32),
+    ]
+
+
+class PlanArgsStruct(Structure):
+    _fields_ = [
+        ("retain", RetainArgsStruct),
+        ("target_mass", c_double),
+        ("budgets", POINTER(c_double)),
+        ("budgets_count", c_size_t),
+    ]
+
+
+class PlanStruct(Structure):
+    _fields_ = [
+        ("layers", c_uint32),
+        ("kv_heads", c_uint32),
+        ("tokens", c_uint64),
+        ("needed", PlanPointStruct),
+        ("curve", PlanPointStruct * 64),
+        ("budgets", PlanPointStruct * 64),
+        *[
+            (name, c_void_p)
+            for name in (
+                "head_needed",
+                "head_protected",
+                "head_mass_needed",
+                "head_mass_protected",
+                "head_kept",
+                "head_mass",
+            )
+        ],
+        ("result_bytes", c_uint64),
+        ("kernel_ns", c_uint64),
+    ]
+
+
 OnMetric = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_double)
 OnSpace = CFUNCTYPE(None, c_void_p, POINTER(SpaceInfoStruct))
 
@@ -317,6 +403,16 @@ _FUNCTIONS = {
             c_void_p,
             c_uint64,
         ],
+    ),
+    "cairn_retain_bytes": (c_uint64, [_CLIENT, POINTER(RetainArgsStruct)]),
+    "cairn_retain": (
+        c_int,
+        [_CLIENT, _CALL, POINTER(RetainArgsStruct), c_void_p, c_uint64, POINTER(RetainedStruct)],
+    ),
+    "cairn_plan_bytes": (c_uint64, [_CLIENT, POINTER(PlanArgsStruct)]),
+    "cairn_plan": (
+        c_int,
+        [_CLIENT, _CALL, POINTER(PlanArgsStruct), c_void_p, c_uint64, POINTER(PlanStruct)],
     ),
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import _library as lib
+from . import retention
 from .arrays import NUMPY, pack_rows
 from .config import DTYPES, number_of
 from .errors import Disconnected, NotFound, Stale, Status, error_of
@@ -323,6 +324,34 @@ class Context:
         everything=True attends to every row, without a budget.
         """
         return retrieve(self._client, [self], layers, q, attend=True, **options)
+
+    def retain(self, queries, **options) -> retention.Kept:
+        """What stays hot, by the attention of proxy tokens (NACL): positions a layer and KV head.
+
+        queries [layer][proxy][query head][k_dim]: of the proxies, usually the prompt's last 1 %.
+        The time is tokens x proxies x query heads x layers: a few dozen proxies do.
+
+        mode         "demote": nothing is lost, retrieve still finds the others. "drop": they are
+                     gone from this context, and from forks of it made later, for good
+        layers       ascending; default: all
+        proxies      half-open ranges of their positions; default: the last tokens
+        proxy_keep, random_keep, protect   shares of the tokens: by score, by chance (seed), and the
+                     first `sinks` with the most recent; default .12, .07, .01 and 4
+        protect_ranges   tokens that stay in any case
+        spread, even heads of a layer share their budgets by where the mass lies; `even` of each
+                     stays as it was
+        causal       a proxy sees what lies before it; default: all tokens, as in the paper's code
+        scale        of q.k; default 1 / sqrt(k_dim)
+        """
+        return retention.retain(self, queries, **options)
+
+    def plan(self, queries, target_mass: float = 0.99, **options) -> retention.Plan:
+        """What budgets would hold, without doing it: the smallest share of the tokens for the target
+        mass, shares asked about (budgets), and a curve.
+
+        Other options: layers, proxies, protect, sinks, protect_ranges, causal, scale, as in retain.
+        """
+        return retention.plan(self, queries, target_mass=target_mass, **options)
 
     def fetch_rows(
         self, layer: int, positions: Sequence[Sequence[int]], row_dtype: str | None = None
