@@ -50,6 +50,7 @@ static void serve(struct cairn_request *request)
         case CAIRN_KIND_RETRIEVE:
         case CAIRN_KIND_ATTEND: cairn_serve_retrieve(request); return;
         case CAIRN_KIND_FETCH_ROWS: cairn_serve_fetch_rows(request); return;
+        case CAIRN_KIND_EXPORT_LANDMARKS: cairn_serve_export_landmarks(request); return;
         case CAIRN_KIND_RETAIN: cairn_serve_retain(request); return;
         case CAIRN_KIND_PLAN: cairn_serve_plan(request); return;
         case CAIRN_KIND_STATS: cairn_serve_stats(request); return;

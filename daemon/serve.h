@@ -33,6 +33,8 @@ void cairn_serve_append(struct cairn_request *request);
 void cairn_serve_retrieve(struct cairn_request *request);
 // serve_rows.c
 void cairn_serve_fetch_rows(struct cairn_request *request);
+// serve_export.c
+void cairn_serve_export_landmarks(struct cairn_request *request);
 
 // serve_policy.c
 void cairn_serve_retain(struct cairn_request *request);

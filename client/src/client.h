@@ -93,8 +93,9 @@ union cairn_client_outputs {
         } retrieve;
         struct {
                 uint8_t *result;
-                uint64_t result_bytes; // exactly
+                uint64_t result_bytes; // FetchRows: exactly; ExportLandmarks: at most
                 bool inlined;
+                uint64_t *ret_bytes; // ExportLandmarks
         } fetch;
         struct {
                 uint32_t layers;

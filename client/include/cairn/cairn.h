@@ -464,6 +464,13 @@ CAIRN_API int cairn_fetch_rows(struct cairn_client *client, struct cairn_call *c
                                const struct cairn_context *context, uint32_t layer,
                                const uint32_t *counts, const uint32_t *positions,
                                uint32_t row_dtype, void *result, uint64_t result_bytes);
+// The landmarks of a layer, all KV heads: what a worker needs to score tokens itself (on a GPU,
+// say) and ask for rows by position. The bytes are documented in policy/landmark/export.h.
+// *ret_bytes: how many there are; result NULL asks for that alone. CAIRN_ERANGE: result_bytes are
+// too few.
+CAIRN_API int cairn_export_landmarks(struct cairn_client *client, struct cairn_call *call,
+                                     const struct cairn_context *context, uint32_t layer,
+                                     void *result, uint64_t result_bytes, uint64_t *ret_bytes);
 
 // ---- retention ----
 

@@ -30,6 +30,7 @@ from .errors import (
     Status,
     Unsupported,
 )
+from .landmarks import Landmarks
 from .retention import Kept, Plan, save_proxies
 from .space import Lease, Space
 
@@ -45,6 +46,7 @@ __all__ = [
     "Error",
     "Invalid",
     "Kept",
+    "Landmarks",
     "Lease",
     "Mismatch",
     "NoSpace",

@@ -390,6 +390,18 @@ _FUNCTIONS = {
         c_int,
         [_CLIENT, _CALL, POINTER(RetrieveArgsStruct), c_void_p, c_uint64, POINTER(SelectionStruct)],
     ),
+    "cairn_export_landmarks": (
+        c_int,
+        [
+            _CLIENT,
+            _CALL,
+            POINTER(ContextStruct),
+            c_uint32,
+            c_void_p,
+            c_uint64,
+            POINTER(c_uint64),
+        ],
+    ),
     "cairn_fetch_rows": (
         c_int,
         [

@@ -13,6 +13,7 @@ from . import retention
 from .arrays import NUMPY, pack_rows
 from .config import DTYPES, number_of
 from .errors import Disconnected, NotFound, Stale, Status, error_of
+from .landmarks import Landmarks
 
 LANDMARKS = {"token": 0, "chunk-mean": 1, "chunk-minmax": 2, "exact": 3}
 GROUPS = {"max": 0, "sum": 1}
@@ -324,6 +325,17 @@ class Context:
         everything=True attends to every row, without a budget.
         """
         return retrieve(self._client, [self], layers, q, attend=True, **options)
+
+    def export_landmarks(self, layer: int) -> Landmarks:
+        """What the tokens of a layer are found by, to be scored elsewhere; see fetch_rows."""
+        size = ctypes.c_uint64()
+        ask = [None, ctypes.byref(self._live()), layer]
+        self._client._call("cairn_export_landmarks", *ask, None, 0, ctypes.byref(size))
+        memory = self._client._result_buffer(size.value)
+        self._client._call(
+            "cairn_export_landmarks", *ask, memory.ctypes.data, size.value, ctypes.byref(size)
+        )
+        return Landmarks(memory[: size.value])
 
     def retain(self, queries, **options) -> retention.Kept:
         """What stays hot, by the attention of proxy tokens (NACL): positions a layer and KV head.
