@@ -102,9 +102,23 @@ bool cairn_block_closes_circle(const struct cairn_store *store, const struct cai
         return false;
 }
 
+// An older version that came back, since its delete failed while this one was being put, goes for
+// good. Its record is replaced by this one's, if that is written already; if not, the delete goes
+// before it.
+static void retire(struct cairn_store *store, struct cairn_block *old,
+                   const struct cairn_block *block)
+{
+        if (cairn_block_is(block, CAIRN_BLOCK_STORED))
+                old->flags &= (uint16_t)~CAIRN_BLOCK_RECORD;
+        cairn_block_forget(store, old, NULL);
+}
+
 void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
 {
         assert(!cairn_block_is(block, CAIRN_BLOCK_VISIBLE | CAIRN_BLOCK_GHOST));
+        struct cairn_block *old = cairn_table_find(&store->table, block->space, &block->key);
+        if (old && cairn_block_is(old, CAIRN_BLOCK_VISIBLE))
+                retire(store, old, block);
         struct cairn_block *ghost = cairn_table_find(&store->table, block->space, &block->key);
         if (ghost)
                 cairn_table_replace(&store->table, ghost, block);

@@ -256,6 +256,7 @@ static bool walk(MDB_txn *txn, MDB_dbi dbi, bool spaces)
                     cairn_record_space_read(value.mv_data, value.mv_size, &space) != CAIRN_OK)
                         return false;
         }
+        (void)sum;
         mdb_cursor_close(cursor);
         return error == MDB_NOTFOUND;
 }

@@ -326,3 +326,48 @@ Test(sim_store, parents_in_a_circle_do_not_fill_the_disk)
         }
         finish(&faulty);
 }
+
+static int fail_once(void *arg)
+{
+        int *status = arg;
+        int now = *status;
+        *status = CAIRN_OK;
+        return now;
+}
+
+// A delete fails while the key is put again: the old version is back for a moment, and then the new
+// one takes its place.
+Test(sim_store, put_over_a_delete_that_fails)
+{
+        for (int ack = 0; ack < 2; ack++) {
+                struct faulty faulty;
+                struct fixture *f = &faulty.f;
+                int status = CAIRN_OK;
+                init(&faulty);
+                f->internal.on_catalog_fault = fail_once;
+                f->internal.on_catalog_fault_arg = &status;
+                fixture_open(f);
+                cr_assert_eq(fixture_put(f, 1, 1, CAIRN_ACK_DISK), CAIRN_OK);
+                struct cairn_key key = fixture_key(1);
+                struct fixture_result deleted = {0}, committed = {0};
+                struct fixture_begin begin;
+                status = CAIRN_EIO;
+                cairn_store_delete(f->store, f->space, &key, fixture_on_status, &deleted);
+                fixture_begin(f, &begin, 1, NULL, (enum cairn_ack)ack);
+                fixture_until(f, &begin.result.done);
+                cr_assert_eq(begin.result.status, CAIRN_OK);
+                fixture_until(f, &deleted.done);
+                cr_assert_eq(deleted.status, CAIRN_EIO);
+                cr_assert_eq(fixture_get(f, 1, 1, BOTH), CAIRN_OK);
+                fixture_fill(f, begin.result.put, 1, 2);
+                cairn_store_put_commit(f->store, begin.result.put, fixture_on_status, &committed);
+                fixture_until(f, &committed.done);
+                cr_assert_eq(fixture_get(f, 1, 2, BOTH), CAIRN_OK);
+                fixture_settle(f);
+                fixture_close(f);
+                fixture_open(f);
+                cr_assert_eq(fixture_get(f, 1, 2, BOTH), CAIRN_OK);
+                cr_assert_eq(fixture_stats(f).blocks, 1);
+                finish(&faulty);
+        }
+}
