@@ -130,6 +130,7 @@ void cairn_context_unref(struct cairn_context *context)
         assert(!context->session && !context->append_head);
         cairn_context_forget_replaced(context);
         cairn_present_unref(server, context->present);
+        cairn_present_unref(server, context->demoted);
         unref_chain(server, context->chain);
         for (uint32_t i = 0; i < context->tail_count; i++)
                 unref_tail_block(context, context->tail->blocks[i]);
@@ -234,6 +235,9 @@ int cairn_context_fork(struct cairn_session *session, const struct cairn_context
         context->present = from->present;
         if (context->present)
                 context->present->uses++;
+        context->demoted = from->demoted;
+        if (context->demoted)
+                context->demoted->uses++;
         for (uint64_t i = 0; i < full && status == CAIRN_OK; i++) {
                 if (!context->tail || context->tail_count == context->tail->capacity)
                         status = grow_array(context);
@@ -286,6 +290,7 @@ void cairn_context_view(const struct cairn_context *context, struct cairn_contex
             .tokens = (uint64_t)context->chain->count * context->entry->space.block_tokens +
                       context->tail_tokens,
             .present = context->present,
+            .demoted = context->demoted,
         };
 }
 

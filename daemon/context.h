@@ -45,9 +45,9 @@ struct cairn_tail_array {
         struct cairn_tail_block *blocks[];
 };
 
-// Rows that drops left: a bit a token of each (layer, KV head), 0 once its row was dropped.
-// Constant from the moment a context has it, and shared by forks. Tokens from `end` on came later:
-// all are present.
+// A bit a token of each (layer, KV head): rows that drops left, or rows that the last Retain
+// demoted (and so the worker does not hold). Constant from the moment a context has it, and shared
+// by forks. Tokens from `end` on came later: they count as 1.
 struct cairn_present {
         uint32_t uses;
         uint64_t end;
@@ -72,10 +72,11 @@ struct cairn_context {
         struct cairn_request *append_head;
         struct cairn_request *append_tail;
         bool appending;
-        // Drops.
-        struct cairn_present *present;           // NULL: every row is there
+        // Retains, one at a time.
+        struct cairn_present *present;           // what drops left; NULL: every row is there
+        struct cairn_present *demoted;           // by the last Retain; NULL: none did
         struct cairn_present_replaced *replaced; // that requests at work may still read
-        bool dropping;                           // one Retain at a time may
+        bool retaining;
 };
 
 // What a request sees. Valid while the context is in use.
@@ -85,6 +86,7 @@ struct cairn_context_view {
         uint64_t tail_tokens;
         uint64_t tokens; // of chain and tail
         const struct cairn_present *present;
+        const struct cairn_present *demoted;
 };
 
 // Takes blocks[count] (held, pinned, and in the server's pin table) over. CAIRN_ENOMEM, CAIRN_EBUSY
@@ -123,9 +125,10 @@ void cairn_present_unref(struct cairn_server *server, struct cairn_present *pres
 // Bits of one head; any thread. NULL: `present` is NULL, all are there.
 uint64_t *cairn_present_bits(const struct cairn_present *present,
                              const struct cairn_space_entry *entry, uint32_t layer, uint32_t head);
-// The context has these from now on (taken over); what it had is kept for those who read it.
-// CAIRN_ENOMEM: nothing changed, and `present` stays the caller's.
+// The context has these bits from now on (taken over); what it had is kept for those who read it.
+// A drop leaves nothing demoted. CAIRN_ENOMEM: nothing changed, and the bits stay the caller's.
 int cairn_context_drop(struct cairn_context *context, struct cairn_present *present);
+int cairn_context_demote(struct cairn_context *context, struct cairn_present *demoted);
 // Frees what was replaced; nobody may be reading it.
 void cairn_context_forget_replaced(struct cairn_context *context);
 

@@ -1,4 +1,4 @@
-// Rows that were dropped from a context: who reads the bits, and until when.
+// Rows that were dropped from a context, or demoted: who reads the bits, and until when.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -54,20 +54,44 @@ uint64_t *cairn_present_bits(const struct cairn_present *present,
                ((uint64_t)layer * entry->space.kv_heads + head) * present->words;
 }
 
-int cairn_context_drop(struct cairn_context *context, struct cairn_present *present)
+// *slot becomes `bits`; what it was is kept while requests may read it.
+static int replace(struct cairn_context *context, struct cairn_present **slot,
+                   struct cairn_present *bits)
 {
         struct cairn_present_replaced *replaced;
 
-        if (context->present) {
+        if (*slot) {
                 replaced = malloc(sizeof(*replaced));
                 if (!replaced)
                         return CAIRN_ENOMEM;
-                *replaced = (struct cairn_present_replaced){.next = context->replaced,
-                                                            .present = context->present};
+                *replaced =
+                    (struct cairn_present_replaced){.next = context->replaced, .present = *slot};
                 context->replaced = replaced;
         }
-        context->present = present;
+        *slot = bits;
         return CAIRN_OK;
+}
+
+int cairn_context_drop(struct cairn_context *context, struct cairn_present *present)
+{
+        struct cairn_present *demoted = context->demoted;
+        int status = replace(context, &context->demoted, NULL);
+
+        if (status != CAIRN_OK)
+                return status;
+        status = replace(context, &context->present, present);
+        if (status == CAIRN_OK)
+                return CAIRN_OK;
+        if (demoted) { // as it was
+                demoted->uses++;
+                context->demoted = demoted;
+        }
+        return status;
+}
+
+int cairn_context_demote(struct cairn_context *context, struct cairn_present *demoted)
+{
+        return replace(context, &context->demoted, demoted);
 }
 
 void cairn_context_forget_replaced(struct cairn_context *context)

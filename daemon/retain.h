@@ -80,7 +80,8 @@ struct cairn_retain {
         struct cairn_context *context; // in use
         struct cairn_context_view view;
         bool plan;
-        bool drop; // `dropping` of the context is this request's
+        bool drop;
+        bool retains; // `retaining` of the context is this request's
         bool spread;
         double even;
         uint64_t seed;
@@ -106,7 +107,7 @@ struct cairn_retain {
                 struct cairn_retain_layout retain;
                 struct cairn_plan_layout plan;
         } layout;
-        struct cairn_present *kept;            // Retain: what stays
+        struct cairn_present *kept; // Retain: what stays; at the end of a demote, the others
         struct cairn_retain_outcome *outcomes; // Retain: [layers][KV heads], owned
         struct cairn_plan_head *plans;         // Plan: the same
         // The work.

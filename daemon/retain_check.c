@@ -66,14 +66,16 @@ static bool check_context(struct cairn_retain *r)
                 return false;
         }
         r->tokens = (uint32_t)r->view.tokens;
-        if (!r->plan && retain->drop && context->dropping) {
+        if (r->plan)
+                return true;
+        if (context->retaining) {
                 cairn_request_fail(r->request, CAIRN_EAGAIN,
-                                   "another Retain drops rows of this context; retry when it has "
+                                   "another Retain of this context is under way; retry when it has "
                                    "ended");
                 return false;
         }
-        if (!r->plan && retain->drop)
-                r->drop = context->dropping = true;
+        r->retains = context->retaining = true;
+        r->drop = retain->drop;
         return true;
 }
 

@@ -22,8 +22,8 @@ uint32_t cairn_retain_items(const struct cairn_retain *r, enum cairn_retain_step
         case CAIRN_RETAIN_SCORE: return heads * r->spans;
         case CAIRN_RETAIN_SPREAD: return r->spread ? 1 : 0;
         case CAIRN_RETAIN_ENDED: return 0;
-        case CAIRN_RETAIN_WRITE: // of every layer when rows are dropped
-                return heads * (r->drop ? r->entry->space.layers : r->layers_count);
+        case CAIRN_RETAIN_WRITE: // of every layer of the space, for the context's bits
+                return heads * (r->plan ? r->layers_count : r->entry->space.layers);
         }
         return 0;
 }
@@ -35,18 +35,17 @@ uint32_t cairn_retain_slices(const struct cairn_retain *r, enum cairn_retain_ste
 
 // ---- load ----
 
-// Bits of the tokens that are there now: those of the last drop, and all that came later.
-static void load_present(const struct cairn_retain *r, uint32_t layer, uint32_t head,
-                         uint64_t *ret_bits)
+// Bits of one head for all tokens of now: those that the context has, and 1 for what came later.
+static void load_bits(const struct cairn_retain *r, const struct cairn_present *present,
+                      uint32_t layer, uint32_t head, uint64_t *ret_bits)
 {
-        const struct cairn_present *present = r->view.present;
         size_t words = cairn_choose_words(r->tokens);
-        const uint64_t *bits = cairn_present_bits(present, r->entry, layer, head);
 
         memset(ret_bits, 0xff, words * sizeof(ret_bits[0]));
         if (present) {
                 assert(present->end <= r->tokens);
-                memcpy(ret_bits, bits, present->words * sizeof(bits[0]));
+                memcpy(ret_bits, cairn_present_bits(present, r->entry, layer, head),
+                       present->words * sizeof(ret_bits[0]));
                 if (present->end % 64 != 0)
                         ret_bits[present->words - 1] |= ~0ull << present->end % 64;
         }
@@ -67,7 +66,7 @@ static int load(struct cairn_retain *r, const struct cairn_retain_layer *layer, 
         for (uint64_t p = 0; p < r->proxies; p++)
                 memcpy(head->queries + p * row, from + p * r->query_heads * k_dim * sizeof(float),
                        row * sizeof(float));
-        load_present(r, r->layers[layer->index], h, head->present);
+        load_bits(r, r->view.present, r->layers[layer->index], h, head->present);
         head->top = r->counts.top;
         head->source = (struct cairn_retention_pieces){
             .layout = &r->entry->layout,
@@ -257,22 +256,49 @@ static void write_kept(const struct cairn_retain *r, uint64_t place, uint32_t la
         (void)count; // asserted
 }
 
+// What stays becomes what is demoted: the others that are there.
+static void invert(const struct cairn_retain *r, uint32_t layer, uint32_t h)
+{
+        uint64_t *bits = cairn_present_bits(r->kept, r->entry, layer, h);
+        const uint64_t *present = cairn_present_bits(r->view.present, r->entry, layer, h);
+        size_t words = cairn_choose_words(r->tokens);
+
+        for (size_t i = 0; i < words; i++) {
+                uint64_t there = ~0ull;
+
+                if (present && i < r->view.present->words) {
+                        there = present[i];
+                        if (i == r->view.present->words - 1 && r->view.present->end % 64 != 0)
+                                there |= ~0ull << r->view.present->end % 64;
+                }
+                bits[i] = there & ~bits[i];
+        }
+        if (r->tokens % 64 != 0)
+                bits[words - 1] &= ~(~0ull << r->tokens % 64);
+}
+
 // Item of a layer that was asked for: its part of the result. Others: their bits stay as they are.
 static void write_result(const struct cairn_retain *r, uint32_t item)
 {
         const uint32_t heads = r->entry->space.kv_heads;
         uint32_t h = item % heads;
-        uint32_t layer = r->drop ? item / heads : r->layers[item / heads];
+        uint32_t layer = item / heads;
         uint32_t index = 0;
 
+        if (r->plan) {
+                write_plan(r, item);
+                return;
+        }
         while (index < r->layers_count && r->layers[index] != layer)
                 index++;
-        if (index == r->layers_count)
-                load_present(r, layer, h, cairn_present_bits(r->kept, r->entry, layer, h));
-        else if (r->plan)
-                write_plan(r, cairn_retain_place(r, index, h));
-        else
-                write_kept(r, cairn_retain_place(r, index, h), layer, h);
+        if (index == r->layers_count) {
+                load_bits(r, r->drop || !r->view.demoted ? r->view.present : r->view.demoted, layer,
+                          h, cairn_present_bits(r->kept, r->entry, layer, h));
+                return;
+        }
+        write_kept(r, cairn_retain_place(r, index, h), layer, h);
+        if (!r->drop)
+                invert(r, layer, h);
 }
 
 int cairn_retain_run(struct cairn_retain *r, const struct cairn_retain_worker *worker)

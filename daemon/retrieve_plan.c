@@ -40,6 +40,12 @@ static bool plan_contexts(struct cairn_retrieve *r, const Cairn__RetrieveRequest
                         return false;
                 }
                 r->entry = context->entry;
+                if (message->demoted && !context->demoted) {
+                        cairn_request_fail_at(r->request, CAIRN_EINVAL, (uint32_t)i,
+                                              "demoted: no Retain has demoted rows of this "
+                                              "context; send one first, or ask for all rows");
+                        return false;
+                }
                 cairn_context_ref(context);
                 cairn_context_view(context, &r->views[r->views_count++]);
         }

@@ -195,9 +195,10 @@ static void fill_pieces(struct cairn_retrieve_task *task)
                 pieces[i].code_run = NULL;
         task->request.pieces = pieces;
         task->request.queries = task->bench.queries;
-        if (view_of(task)->present) {
-                const struct cairn_present *present = view_of(task)->present;
+        const struct cairn_present *present =
+            message->demoted ? view_of(task)->demoted : view_of(task)->present;
 
+        if (present) {
                 task->request.present =
                     cairn_present_bits(present, r->entry, message->layers[task->place.pair],
                                        task->place.head);

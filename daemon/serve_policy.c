@@ -15,8 +15,8 @@ static void retain_end(void *arg)
         free(r->causal);
         cairn_bulk_finish(&r->queries);
         cairn_result_memory_finish(&r->result);
-        if (r->drop)
-                r->context->dropping = false;
+        if (r->retains)
+                r->context->retaining = false;
         if (r->context)
                 cairn_context_unref(r->context);
 }
@@ -82,8 +82,9 @@ static void finish_retain(struct cairn_retain *r)
                 reply.lowest_layer = r->layers[i / kv_heads];
                 reply.lowest_head = (uint32_t)(i % kv_heads);
         }
-        if (r->drop && r->status == CAIRN_OK) {
-                r->status = cairn_context_drop(r->context, r->kept);
+        if (r->status == CAIRN_OK) {
+                r->status = r->drop ? cairn_context_drop(r->context, r->kept)
+                                    : cairn_context_demote(r->context, r->kept);
                 if (r->status == CAIRN_OK)
                         r->kept = NULL;
         }

@@ -232,6 +232,7 @@ static void fill_question(const struct cairn_retrieve_args *args, bool attend,
         message->landmark = (Cairn__Landmark)args->landmark;
         message->chunk_tokens = args->chunk_tokens;
         message->all = args->all && attend;
+        message->demoted = args->demoted;
 }
 
 static int check_contexts(struct cairn_client *client, const struct cairn_retrieve_args *args)

@@ -222,6 +222,49 @@ class Dropping(RetainCase):
             after = [self.everything(c, context, rows, layer, rows=True, rest=True).data for layer in range(2)]
             self.assertEqual(before, after)
 
+    def test_a_retrieve_of_what_was_demoted(self):
+        """The worker holds another set a head: the daemon knows it, and looks among the others."""
+        print("CAIRN_TEST_SEED", SEED)
+        rng = np.random.default_rng(SEED)
+        rows = Rows(raw_space(layers=3), 301, rng)
+        rows.tokens = 201
+        with self.daemon.connect() as c:
+            context = self.context(c, rows, "demoted", 2)
+            query = np.ascontiguousarray(rows.q[1, 0]).tobytes()
+            early = c.call(RETRIEVE, self.body([context], [1], 4, {1: 9}, fields={19: 1}), query)
+            self.assertEqual(early.status, EINVAL)
+            self.assertIn("no Retain", early.text)
+            kept, _ = self.retain(c, context, rows, layers=[0, 1])
+            others = lambda p, n: sorted(set(range(n)) - set(p.tolist()))
+            demoted = lambda one, layer, **more: self.everything(c, one, rows, layer, fields={19: 1}, **more)
+            fork = c.call(FORK, message({1: context})).get(1)
+            for layer in range(2):
+                for head in range(2):
+                    self.assertEqual(demoted(context, layer).chosen(head), others(kept[0][layer][head], 201))
+            self.assertEqual(demoted(context, 2).counts, [201] * 2, "nothing of this layer is held")
+            rows.tokens = 301
+            self.append(c, context, rows, 201, 100)
+            for one, tokens in ((context, 301), (fork, 201)):
+                found = demoted(one, 1, rows=True)
+                out = self.everything(c, one, rows, 1, kind=ATTEND, all=True, fields={19: 1}).part_out
+                for head in range(2):
+                    wanted = others(kept[0][1][head], tokens)
+                    self.assertEqual(found.chosen(head), wanted)
+                    for group in range(GROUP):
+                        at = (head * GROUP + group) * 16
+                        np.testing.assert_allclose(out[at:at + 16], self.attended(rows, 1, head, group, wanted),
+                                                   atol=1e-4)
+                self.assertEqual(self.everything(c, one, rows, 1).counts, [tokens] * 2, "all is still there")
+            again, _ = self.retain(c, context, rows, layers=[0], keep=0.3, chance=0)
+            self.assertEqual(demoted(context, 0).chosen(1), others(again[0][0][1], 301))
+            self.assertEqual(demoted(context, 1).chosen(1), others(kept[0][1][1], 301), "as the last Retain of it left it")
+            dropped, _ = self.retain(c, context, rows, layers=[1], drop=True, keep=0.3, chance=0)
+            reply = c.call(RETRIEVE, self.body([context], [1], 4, {1: 9}, fields={19: 1}), query)
+            self.assertEqual(reply.status, EINVAL, "a drop leaves nothing demoted")
+            less, _ = self.retain(c, context, rows, keep=0.1, chance=0)
+            self.assertEqual(demoted(context, 1).chosen(0),
+                             sorted(set(dropped[0][0][0].tolist()) - set(less[0][1][0].tolist())))
+
     def attended(self, rows, layer, head, group, positions):
         products = rows.q[layer, 0, head, group].astype(np.float64) @ rows.k[layer, head][positions].T / 4
         weights = np.exp(products - products.max())

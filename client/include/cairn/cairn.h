@@ -416,6 +416,8 @@ struct cairn_retrieve_args {
         bool rows;          // cairn_retrieve: gather K and V rows
         bool rest;          // one more partial, for all tokens not chosen
         bool all;           // cairn_attend: over every row, budget is ignored
+        bool demoted; // only rows that the context's last cairn_retain demoted, and later ones: the
+                      // worker holds what it kept, a set of its own a head, and says so in held_lse
 };
 
 // Where the parts of an answer lie: pointers into the result memory; NULL where a part is absent.

@@ -175,6 +175,7 @@ class RetrieveArgsStruct(Structure):
         ("rows", c_bool),
         ("rest", c_bool),
         ("all", c_bool),
+        ("demoted", c_bool),
     ]
 
 

@@ -177,6 +177,7 @@ def retrieve(
     chunk_tokens: int = 8,
     row_dtype: str | None = None,
     everything: bool = False,
+    demoted: bool = False,
     held_lse=None,
 ) -> Selection:
     """See Context.retrieve and Context.attend."""
@@ -211,6 +212,7 @@ def retrieve(
         rows=rows,
         rest=rest,
         all=everything,
+        demoted=demoted,
     )
     with client._lock:
         if client._handle is None:
@@ -309,6 +311,7 @@ class Context:
         exclude      half-open ranges of positions that the worker holds itself
         rows         return the K and V rows too, in row_dtype (default: the space's)
         rest         return one more partial for all tokens not chosen: rest_lse and rest_out
+        demoted      only rows that the last retain demoted, and later ones: the worker holds the others
         scale        of q.k; default 1 / sqrt(k_dim)
         group        "max" (of each head's softmax probability) or "sum"
         landmark     "token", or to compare: "chunk-mean", "chunk-minmax" of chunk_tokens, "exact"
