@@ -42,6 +42,8 @@ struct cairn_bench_case {
 
 // Flag helpers: `--name value` or `--name=value`; the default where the flag is absent.
 uint64_t cairn_bench_flag_u64(int argc, char **argv, const char *name, uint64_t fallback);
+// With KiB, MiB or GiB, or a plain number.
+uint64_t cairn_bench_flag_bytes(int argc, char **argv, const char *name, uint64_t fallback);
 double cairn_bench_flag_double(int argc, char **argv, const char *name, double fallback);
 const char *cairn_bench_flag_text(int argc, char **argv, const char *name, const char *fallback);
 bool cairn_bench_flag_set(int argc, char **argv, const char *name);
@@ -62,6 +64,9 @@ int cairn_bench_trace(int argc, char **argv, struct cairn_bench_report *ret_repo
 int cairn_bench_get(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_put(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_lookup(int argc, char **argv, struct cairn_bench_report *ret_report);
+int cairn_bench_growth(int argc, char **argv, struct cairn_bench_report *ret_report);
+int cairn_bench_bytes(int argc, char **argv, struct cairn_bench_report *ret_report);
+int cairn_bench_start(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_retrieve(int argc, char **argv, struct cairn_bench_report *ret_report);
 
 #endif

@@ -1,442 +1,292 @@
-// get, put and lookup through the socket and the arena, as a worker sees them.
+// get and put through the socket and the arena, as a worker sees them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/bench.h"
-#include "tests/bench/daemon.h"
+#include "tests/bench/io.h"
 
 enum {
-        SAMPLES_MAX = 200000
+        FLIGHT_MAX = 16
 };
 
-// Blocks of one space, in an arena, with keys of their own.
-struct setup {
-        struct cairn_bench_daemon daemon;
-        struct cairn_space_config config;
-        struct cairn_arena *arena;
-        uint8_t *blocks;
-        uint8_t *copy; // where the baseline copies to
-        struct cairn_key *keys;
-        double *samples;
-        uint32_t space;
-        uint64_t block_bytes;
-        uint64_t count;
-        uint64_t batch;
-        double seconds;
-};
-
-static int fail(const struct setup *setup, const char *what, int status)
+static bool is(const char *text, const char *word)
 {
-        fprintf(stderr, "cairn-bench: %s: %s (%s)\n", what,
-                cairn_client_error(setup->daemon.client), cairn_error_name(status));
-        return -1;
-}
-
-static void describe(struct cairn_space_config *config, uint64_t block_bytes, bool attention)
-{
-        cairn_space_config_init(config);
-        (void)snprintf(config->model, sizeof(config->model), "bench");
-        if (attention) { // f16, 2 KV heads of 128: 1 MiB is 4 layers of 256 tokens
-                config->kv_heads = 2;
-                config->k_dim = config->v_dim = 128;
-                config->layers = (uint32_t)(block_bytes / (2 * 256 * 256 * 2));
-                if (config->layers == 0)
-                        config->layers = 1;
-                return;
-        }
-        memset(config, 0, sizeof(*config));
-        (void)snprintf(config->model, sizeof(config->model), "bench");
-        config->kind = CAIRN_SPACE_OPAQUE;
-        config->block_tokens = 16;
-        config->tp_size = 1;
-        config->block_bytes = block_bytes;
-}
-
-// A pattern in every page, and in attention spaces numbers that are none too wild.
-static void fill(struct setup *setup)
-{
-        uint64_t bytes = setup->count * setup->block_bytes;
-
-        for (uint64_t i = 0; i + 2 <= bytes; i += 2) {
-                uint16_t half = (uint16_t)(0x3000 + ((i * 2654435761u) >> 20 & 0x8fff));
-
-                memcpy(setup->blocks + i, &half, 2);
-        }
-        memset(setup->copy, 1, bytes);
-}
-
-static void name_keys(struct setup *setup, uint64_t round)
-{
-        uint32_t token[4] = {(uint32_t)round, (uint32_t)(round >> 32), 0, 0};
-        struct cairn_key parent;
-        struct cairn_key fingerprint;
-
-        cairn_space_config_fingerprint(&setup->config, &fingerprint);
-        cairn_chain_keys(&fingerprint, 4, NULL, 0, NULL, 0, NULL, token, 4, &parent);
-        for (uint64_t i = 0; i < setup->count; i++) {
-                token[2] = (uint32_t)i;
-                cairn_chain_keys(&fingerprint, 4, NULL, 0, NULL, 0,
-                                 i ? &setup->keys[i - 1] : &parent, token, 4, &setup->keys[i]);
-        }
-}
-
-static void finish(struct setup *setup)
-{
-        cairn_bench_daemon_stop(&setup->daemon);
-        free(setup->copy);
-        free(setup->keys);
-        free(setup->samples);
-}
-
-static int begin(int argc, char **argv, struct setup *setup, uint64_t nvme_bytes)
-{
-        uint64_t total;
-        int status;
-
-        *setup = (struct setup){0};
-        setup->block_bytes = cairn_bench_flag_u64(argc, argv, "block-bytes", 1 << 20);
-        setup->count = cairn_bench_flag_u64(argc, argv, "blocks", 64);
-        setup->batch = cairn_bench_flag_u64(argc, argv, "batch", 8);
-        setup->seconds = cairn_bench_flag_double(argc, argv, "seconds", 3);
-        if (setup->count == 0 || setup->count > 4096 || setup->batch == 0 ||
-            setup->batch > setup->count || setup->block_bytes == 0) {
-                fprintf(stderr, "cairn-bench: 1 to 4096 blocks, and no larger batch, please\n");
-                return -1;
-        }
-        describe(&setup->config, setup->block_bytes, cairn_bench_flag_set(argc, argv, "attention"));
-        setup->block_bytes = cairn_space_config_block_bytes(&setup->config);
-        total = setup->count * setup->block_bytes;
-        setup->copy = malloc(total);
-        setup->keys = calloc(setup->count, sizeof(*setup->keys));
-        setup->samples = calloc(SAMPLES_MAX, sizeof(*setup->samples));
-        if (!setup->copy || !setup->keys || !setup->samples ||
-            cairn_bench_daemon_start(argc, argv, 4 * total + (256u << 20), nvme_bytes,
-                                     &setup->daemon) != 0) {
-                finish(setup);
-                return -1;
-        }
-        status = cairn_client_open_space(setup->daemon.client, &setup->config, &setup->space);
-        if (status == CAIRN_OK)
-                status = cairn_client_arena_create(setup->daemon.client, total, &setup->arena);
-        if (status != CAIRN_OK) {
-                (void)fail(setup, "open", status);
-                finish(setup);
-                return -1;
-        }
-        setup->blocks = cairn_client_arena_data(setup->arena);
-        fill(setup);
-        name_keys(setup, 0);
-        return 0;
-}
-
-static int put_batch(struct setup *setup, uint64_t first, uint32_t ack)
-{
-        uint64_t count = setup->count - first < setup->batch ? setup->count - first : setup->batch;
-        struct cairn_put_args args = {
-            .space = setup->space,
-            .keys = setup->keys + first,
-            .count = count,
-            .parent = first ? &setup->keys[first - 1] : NULL,
-            .blocks = setup->blocks + first * setup->block_bytes,
-            .ack = ack,
-        };
-
-        return cairn_put(setup->daemon.client, NULL, &args, NULL);
-}
-
-static int put_all(struct setup *setup, uint32_t ack)
-{
-        int status = CAIRN_OK;
-
-        for (uint64_t first = 0; first < setup->count && status == CAIRN_OK; first += setup->batch)
-                status = put_batch(setup, first, ack);
-        return status;
-}
-
-// One memcpy of a batch, timed.
-static double copy_batch_s(struct setup *setup, uint64_t first)
-{
-        uint64_t count = setup->count - first < setup->batch ? setup->count - first : setup->batch;
-        double begin_s = cairn_bench_now_s();
-
-        memcpy(setup->copy + first * setup->block_bytes, setup->blocks + first * setup->block_bytes,
-               count * setup->block_bytes);
-        __asm__ volatile("" ::"r"(setup->copy) : "memory");
-        return cairn_bench_now_s() - begin_s;
-}
-
-// What was measured: `ours` beside as many bytes of memcpy.
-struct tally {
-        size_t samples;
-        double ours_s;
-        double copies_s;
-        double bytes;
-        double cpu_s;        // of the daemon
-        double client_cpu_s; // of this thread, while it waited for the daemon
-        double copies_cpu_s;
-};
-
-// The baseline's part of a round.
-static void copy_all(struct setup *setup, struct tally *tally)
-{
-        double cpu_s = cairn_bench_cpu_s();
-
-        for (uint64_t first = 0; first < setup->count; first += setup->batch)
-                tally->copies_s += copy_batch_s(setup, first);
-        tally->copies_cpu_s += cairn_bench_cpu_s() - cpu_s;
-        tally->bytes += (double)(setup->count * setup->block_bytes);
-}
-
-static void report_of(struct setup *setup, const struct tally *tally, const char *flags,
-                      struct cairn_bench_report *report)
-{
-        (void)snprintf(report->params, sizeof(report->params),
-                       "{\"block_bytes\": %llu, \"blocks\": %llu, \"batch\": %llu%s}",
-                       (unsigned long long)setup->block_bytes, (unsigned long long)setup->count,
-                       (unsigned long long)setup->batch, flags);
-        (void)snprintf(report->unit, sizeof(report->unit), "GB/s");
-        (void)snprintf(report->baseline_name, sizeof(report->baseline_name),
-                       "memcpy of the same batches");
-        report->value = tally->bytes / tally->ours_s / 1e9;
-        report->baseline = tally->bytes / tally->copies_s / 1e9;
-        report->ratio = report->value / report->baseline;
-        cairn_bench_extra(report, "batch_p50_us",
-                          1e6 * cairn_bench_quantile(setup->samples, tally->samples, 0.5));
-        cairn_bench_extra(report, "batch_p99_us",
-                          1e6 * cairn_bench_quantile(setup->samples, tally->samples, 0.99));
-        cairn_bench_extra(report, "batches", (double)tally->samples);
-        cairn_bench_extra(report, "daemon_cpu_s_per_gb", tally->cpu_s / (tally->bytes / 1e9));
-        cairn_bench_extra(report, "client_cpu_s_per_gb",
-                          tally->client_cpu_s / (tally->bytes / 1e9));
-        // On a machine that others keep busy, this says more than the ratio of wall times.
-        if (tally->cpu_s > 0)
-                cairn_bench_extra(report, "cpu_ratio",
-                                  tally->copies_cpu_s / (tally->cpu_s + tally->client_cpu_s));
+        return text && strcmp(text, word) == 0;
 }
 
 // ---- get ----
 
-static int get_batch(struct setup *setup, uint64_t first)
-{
-        uint64_t count = setup->count - first < setup->batch ? setup->count - first : setup->batch;
-        struct cairn_get_args args = {
-            .space = setup->space,
-            .keys = setup->keys + first,
-            .count = count,
-            .blocks = setup->blocks + first * setup->block_bytes,
-        };
+// One of several requests under way.
+struct request {
+        struct cairn_call call;
+        double begin_s;
+        bool done;
+        int status;
+};
 
-        return cairn_get(setup->daemon.client, NULL, &args, NULL);
+static void on_done(struct cairn_call *call, int status)
+{
+        struct request *request = call->arg;
+
+        request->status = status;
+        request->done = true;
 }
 
-static int measure_get(struct setup *setup, struct tally *tally)
+static int get_batch(struct cairn_bench_io *io, uint64_t first, struct request *request)
 {
-        double end_s = cairn_bench_now_s() + setup->seconds;
-        double cpu_s = cairn_bench_daemon_cpu_s(&setup->daemon);
+        struct cairn_get_args args = {
+            .space = io->space,
+            .keys = io->keys + first,
+            .count = cairn_bench_io_batch_count(io, first),
+            .blocks = io->blocks + first * io->block_bytes,
+        };
+
+        if (!request)
+                return cairn_get(io->daemon.client, NULL, &args, NULL);
+        *request = (struct request){.call = {.on_done = on_done, .arg = request},
+                                    .begin_s = cairn_bench_now_s()};
+        return cairn_get(io->daemon.client, &request->call, &args, NULL);
+}
+
+// All blocks once, in order, with `flight` requests under way.
+static int get_round(struct cairn_bench_io *io, uint64_t flight, struct cairn_bench_tally *tally)
+{
+        struct request requests[FLIGHT_MAX];
+        uint64_t batches = (io->count + io->batch - 1) / io->batch;
+        uint64_t begun = 0, ended = 0;
+        double begin_s = cairn_bench_now_s();
+
+        while (ended < batches) {
+                struct request *oldest = &requests[ended % flight];
+                int status = CAIRN_OK;
+
+                while (status == CAIRN_OK && begun < batches && begun < ended + flight) {
+                        status = get_batch(io, begun * io->batch, &requests[begun % flight]);
+                        begun++;
+                }
+                while (status == CAIRN_OK && !oldest->done)
+                        (void)cairn_client_poll(io->daemon.client, -1); // its calls say how it went
+                if (status == CAIRN_OK)
+                        status = oldest->status;
+                if (status != CAIRN_OK)
+                        return status;
+                if (tally->samples < CAIRN_BENCH_SAMPLES_MAX)
+                        io->samples[tally->samples++] = cairn_bench_now_s() - oldest->begin_s;
+                ended++;
+        }
+        tally->ours_s += cairn_bench_now_s() - begin_s;
+        tally->bytes += (double)(io->count * io->block_bytes);
+        return CAIRN_OK;
+}
+
+static int measure_get(struct cairn_bench_io *io, uint64_t flight, bool turns,
+                       struct cairn_bench_tally *tally)
+{
+        double end_s = cairn_bench_now_s() + io->seconds;
+
+        while (cairn_bench_now_s() < end_s) {
+                double own_s = cairn_bench_cpu_s();
+                double cpu_s = cairn_bench_daemon_cpu_s(&io->daemon);
+                int status = get_round(io, flight, tally);
+
+                if (status != CAIRN_OK)
+                        return status;
+                tally->client_cpu_s += cairn_bench_cpu_s() - own_s;
+                tally->cpu_s += cairn_bench_daemon_cpu_s(&io->daemon) - cpu_s;
+                if (turns && cairn_bench_io_baseline(io, tally) != 0)
+                        return CAIRN_EIO;
+        }
+        return CAIRN_OK;
+}
+
+// Every byte is as it was put.
+static int check_get(struct cairn_bench_io *io)
+{
+        uint64_t bytes = io->count * io->block_bytes;
         int status = CAIRN_OK;
 
-        while (cairn_bench_now_s() < end_s && tally->samples < SAMPLES_MAX) {
-                double own_s = cairn_bench_cpu_s();
-
-                for (uint64_t first = 0; first < setup->count; first += setup->batch) {
-                        double begin_s = cairn_bench_now_s();
-
-                        status = get_batch(setup, first);
-                        if (status != CAIRN_OK)
-                                return status;
-                        if (tally->samples == SAMPLES_MAX)
-                                break;
-                        setup->samples[tally->samples] = cairn_bench_now_s() - begin_s;
-                        tally->ours_s += setup->samples[tally->samples++];
-                }
-                tally->client_cpu_s += cairn_bench_cpu_s() - own_s;
-                copy_all(setup, tally);
+        memcpy(io->copy, io->blocks, bytes);
+        memset(io->blocks, 0, bytes);
+        for (uint64_t first = 0; first < io->count && status == CAIRN_OK; first += io->batch)
+                status = get_batch(io, first, NULL);
+        if (status == CAIRN_OK && memcmp(io->copy, io->blocks, bytes) != 0) {
+                fprintf(stderr, "cairn-bench: get returned other bytes than were put\n");
+                return CAIRN_ECORRUPT;
         }
-        tally->cpu_s = cairn_bench_daemon_cpu_s(&setup->daemon) - cpu_s;
-        return CAIRN_OK;
+        return status;
+}
+
+// Around our rounds, so that all of it falls into the same minute.
+static int get_beside_fio(struct cairn_bench_io *io, uint64_t flight,
+                          struct cairn_bench_tally *tally)
+{
+        double before = cairn_bench_fio(io, false, flight * io->batch);
+        double after;
+        int status;
+
+        if (before < 0)
+                return CAIRN_EIO;
+        status = measure_get(io, flight, false, tally);
+        after = status == CAIRN_OK ? cairn_bench_fio(io, false, flight * io->batch) : -1;
+        if (status == CAIRN_OK && after < 0)
+                status = CAIRN_EIO;
+        tally->baseline_s = tally->bytes / ((before + after) / 2);
+        return status;
+}
+
+static int run_get(struct cairn_bench_io *io, uint64_t flight, bool nvme, const char *versus,
+                   struct cairn_bench_report *report)
+{
+        struct cairn_bench_tally tally = {0};
+        const char *baseline = "memcpy of the same batches";
+        char flags[96];
+        double read_before;
+        int status = cairn_bench_io_put_all(io, nvme ? CAIRN_PUT_ACK_DISK : CAIRN_PUT_ACK_MEMORY);
+
+        if (status == CAIRN_OK)
+                status = check_get(io); // and warm
+        if (status == CAIRN_OK && is(versus, "redis") && cairn_bench_redis_start(io) != 0)
+                return -1;
+        if (status != CAIRN_OK)
+                return cairn_bench_io_fail(io, "get", status);
+        read_before = cairn_bench_daemon_stat(&io->daemon, "cairn_nvme_read_bytes_total", "");
+        if (is(versus, "fio")) {
+                baseline = "fio reads, io_uring O_DIRECT, same depth and size";
+                status = get_beside_fio(io, flight, &tally);
+        } else {
+                status = measure_get(io, flight, true, &tally);
+        }
+        if (status != CAIRN_OK)
+                return cairn_bench_io_fail(io, "get", status);
+        (void)snprintf(flags, sizeof(flags), ", \"tier\": \"%s\", \"flight\": %llu",
+                       nvme ? "nvme" : "ram", (unsigned long long)flight);
+        cairn_bench_io_report(io, &tally,
+                              io->redis ? "redis-server, hiredis, pipelined GETs" : baseline, flags,
+                              report);
+        if (nvme)
+                cairn_bench_extra(
+                    report, "share_from_nvme",
+                    (cairn_bench_daemon_stat(&io->daemon, "cairn_nvme_read_bytes_total", "") -
+                     read_before) /
+                        tally.bytes);
+        return 0;
 }
 
 int cairn_bench_get(int argc, char **argv, struct cairn_bench_report *ret_report)
 {
-        struct setup setup;
-        struct tally tally = {0};
+        const char *tier = cairn_bench_flag_text(argc, argv, "tier", "ram");
+        const char *versus = cairn_bench_flag_text(argc, argv, "vs", NULL);
+        uint64_t flight = cairn_bench_flag_u64(argc, argv, "flight", 1);
+        bool nvme = is(tier, "nvme");
+        struct cairn_bench_io io = {0};
         int status;
 
-        if (begin(argc, argv, &setup, 0) != 0)
-                return -1;
-        status = put_all(&setup, CAIRN_PUT_ACK_MEMORY);
-        memcpy(setup.copy, setup.blocks, setup.count * setup.block_bytes);
-        memset(setup.blocks, 0, setup.count * setup.block_bytes);
-        for (uint64_t first = 0; first < setup.count && status == CAIRN_OK; first += setup.batch)
-                status = get_batch(&setup, first); // warm
-        if (status == CAIRN_OK &&
-            memcmp(setup.copy, setup.blocks, setup.count * setup.block_bytes) != 0) {
-                fprintf(stderr, "cairn-bench: get returned other bytes than were put\n");
-                finish(&setup);
+        if ((!nvme && !is(tier, "ram")) || flight == 0 || flight > FLIGHT_MAX ||
+            (versus && !is(versus, "fio") && !is(versus, "redis"))) {
+                fprintf(stderr, "cairn-bench: get: --tier ram or nvme, --vs fio or redis, "
+                                "--flight 1 to 16, please\n");
                 return -1;
         }
-        if (status == CAIRN_OK)
-                status = measure_get(&setup, &tally);
-        if (status == CAIRN_OK)
-                report_of(&setup, &tally, "", ret_report);
-        else
-                (void)fail(&setup, "get", status);
-        finish(&setup);
-        return status == CAIRN_OK ? 0 : -1;
+        // From NVMe: a RAM tier of an eighth of the blocks, so that hardly any is found there.
+        if (cairn_bench_io_begin(argc, argv, nvme ? 1ull << 30 : 128u << 20, nvme ? 128u << 20 : 0,
+                                 nvme ? 8ull << 30 : 0, &io) != 0)
+                return -1;
+        status = run_get(&io, flight, nvme, versus, ret_report);
+        cairn_bench_io_finish(&io);
+        return status;
 }
 
 // ---- put ----
 
-static int measure_put(struct setup *setup, uint32_t ack, struct tally *tally)
+static int put_round(struct cairn_bench_io *io, uint32_t ack, struct cairn_bench_tally *tally)
 {
-        double end_s = cairn_bench_now_s() + setup->seconds;
-        int status = CAIRN_OK;
+        for (uint64_t first = 0; first < io->count; first += io->batch) {
+                double begin_s = cairn_bench_now_s(), one_s;
+                int status = cairn_bench_io_put_batch(io, first, ack);
 
-        for (uint64_t round = 1; cairn_bench_now_s() < end_s && tally->samples < SAMPLES_MAX;
-             round++) {
-                double cpu_s = cairn_bench_daemon_cpu_s(&setup->daemon);
+                if (status != CAIRN_OK)
+                        return status;
+                one_s = cairn_bench_now_s() - begin_s;
+                tally->ours_s += one_s;
+                if (tally->samples < CAIRN_BENCH_SAMPLES_MAX)
+                        io->samples[tally->samples++] = one_s;
+        }
+        tally->bytes += (double)(io->count * io->block_bytes);
+        return CAIRN_OK;
+}
+
+static int measure_put(struct cairn_bench_io *io, uint32_t ack, bool turns,
+                       struct cairn_bench_tally *tally)
+{
+        double end_s = cairn_bench_now_s() + io->seconds;
+
+        for (uint64_t round = 1; cairn_bench_now_s() < end_s; round++) {
+                double cpu_s = cairn_bench_daemon_cpu_s(&io->daemon);
                 double own_s = cairn_bench_cpu_s();
+                int status;
 
-                name_keys(setup, round);
-                for (uint64_t first = 0; first < setup->count; first += setup->batch) {
-                        double begin_s = cairn_bench_now_s();
-
-                        status = put_batch(setup, first, ack);
-                        if (status != CAIRN_OK)
-                                return status;
-                        if (tally->samples == SAMPLES_MAX)
-                                break;
-                        setup->samples[tally->samples] = cairn_bench_now_s() - begin_s;
-                        tally->ours_s += setup->samples[tally->samples++];
-                }
-                tally->cpu_s += cairn_bench_daemon_cpu_s(&setup->daemon) - cpu_s;
+                cairn_bench_io_name_keys(io, round);
+                status = put_round(io, ack, tally);
+                tally->cpu_s += cairn_bench_daemon_cpu_s(&io->daemon) - cpu_s;
                 tally->client_cpu_s += cairn_bench_cpu_s() - own_s;
-                copy_all(setup, tally);
+                if (status == CAIRN_OK && turns && cairn_bench_io_baseline(io, tally) != 0)
+                        status = CAIRN_EIO;
                 // Leaves first, so that the next round finds the room that this one took.
-                for (uint64_t i = setup->count; i > 0 && status == CAIRN_OK; i--)
-                        status = cairn_delete(setup->daemon.client, NULL, setup->space,
-                                              &setup->keys[i - 1], 1, false, NULL);
+                for (uint64_t i = io->count; i > 0 && status == CAIRN_OK; i--)
+                        status = cairn_delete(io->daemon.client, NULL, io->space, &io->keys[i - 1],
+                                              1, false, NULL);
                 if (status != CAIRN_OK)
                         return status;
         }
         return CAIRN_OK;
+}
+
+static int put_beside_fio(struct cairn_bench_io *io, uint32_t ack, struct cairn_bench_tally *tally)
+{
+        double before = cairn_bench_fio(io, true, io->batch);
+        double after;
+        int status;
+
+        if (before < 0)
+                return CAIRN_EIO;
+        status = measure_put(io, ack, false, tally);
+        after = status == CAIRN_OK ? cairn_bench_fio(io, true, io->batch) : -1;
+        if (status == CAIRN_OK && after < 0)
+                status = CAIRN_EIO;
+        tally->baseline_s = tally->bytes / ((before + after) / 2);
+        return status;
 }
 
 int cairn_bench_put(int argc, char **argv, struct cairn_bench_report *ret_report)
 {
-        const char *ack = cairn_bench_flag_text(argc, argv, "ack", "memory");
-        bool attention = cairn_bench_flag_set(argc, argv, "attention");
-        bool disk = strcmp(ack, "disk") == 0;
-        struct setup setup;
-        struct tally tally = {0};
+        const char *word = cairn_bench_flag_text(argc, argv, "ack", "memory");
+        const char *versus = cairn_bench_flag_text(argc, argv, "vs", NULL);
+        bool disk = is(word, "disk"), fio = is(versus, "fio");
+        uint32_t ack = disk ? CAIRN_PUT_ACK_DISK : CAIRN_PUT_ACK_MEMORY;
+        struct cairn_bench_io io = {.checksum = true};
+        struct cairn_bench_tally tally = {0};
         char flags[96];
         int status;
 
-        if (!disk && strcmp(ack, "memory") != 0) {
-                fprintf(stderr, "cairn-bench: --ack %s: memory or disk, please\n", ack);
+        if ((!disk && !is(word, "memory")) || (versus && !fio)) {
+                fprintf(stderr, "cairn-bench: put: --ack memory or disk, --vs fio, please\n");
                 return -1;
         }
-        if (begin(argc, argv, &setup, disk ? 4ull << 30 : 0) != 0)
+        if (cairn_bench_io_begin(argc, argv, 128u << 20, 0, disk ? 8ull << 30 : 0, &io) != 0)
                 return -1;
-        status = put_all(&setup, disk ? CAIRN_PUT_ACK_DISK : CAIRN_PUT_ACK_MEMORY); // warm
+        status = cairn_bench_io_put_all(&io, ack); // warm
         if (status == CAIRN_OK)
                 status =
-                    measure_put(&setup, disk ? CAIRN_PUT_ACK_DISK : CAIRN_PUT_ACK_MEMORY, &tally);
-        (void)snprintf(flags, sizeof(flags), ", \"ack\": \"%s\", \"space\": \"%s\"", ack,
-                       attention ? "attention" : "opaque");
+                    fio ? put_beside_fio(&io, ack, &tally) : measure_put(&io, ack, true, &tally);
+        (void)snprintf(flags, sizeof(flags), ", \"ack\": \"%s\", \"space\": \"%s\"", word,
+                       cairn_bench_flag_set(argc, argv, "attention") ? "attention" : "opaque");
         if (status == CAIRN_OK)
-                report_of(&setup, &tally, flags, ret_report);
+                cairn_bench_io_report(&io, &tally,
+                                      fio ? "fio writes, O_DIRECT, a fdatasync a batch"
+                                          : "memcpy + XXH3 of the same batches",
+                                      flags, ret_report);
         else
-                (void)fail(&setup, "put", status);
-        finish(&setup);
-        return status == CAIRN_OK ? 0 : -1;
-}
-
-// ---- lookup ----
-
-static int measure_lookup(struct setup *setup, uint32_t lease_ms, struct cairn_bench_echo *echo,
-                          double *echo_samples, size_t *ret_samples)
-{
-        double end_s = cairn_bench_now_s() + setup->seconds;
-        size_t samples = 0;
-
-        while (cairn_bench_now_s() < end_s && samples < SAMPLES_MAX) {
-                struct cairn_lease lease = {0};
-                size_t found = 0;
-                double begin_s = cairn_bench_now_s();
-                int status = cairn_lookup(setup->daemon.client, NULL, setup->space, setup->keys,
-                                          setup->count, lease_ms, &found, lease_ms ? &lease : NULL);
-
-                setup->samples[samples] = cairn_bench_now_s() - begin_s;
-                if (status != CAIRN_OK || found != setup->count) {
-                        fprintf(stderr, "cairn-bench: %zu of %llu keys found\n", found,
-                                (unsigned long long)setup->count);
-                        return status != CAIRN_OK ? status : CAIRN_ENOENT;
-                }
-                if (lease.id)
-                        status = cairn_release(setup->daemon.client, NULL, &lease);
-                if (status != CAIRN_OK)
-                        return status;
-                echo_samples[samples++] = cairn_bench_echo_s(echo);
-        }
-        *ret_samples = samples;
-        return CAIRN_OK;
-}
-
-static void report_lookup(struct setup *setup, double *echo_samples, size_t samples,
-                          uint32_t lease_ms, struct cairn_bench_report *report)
-{
-        (void)snprintf(report->params, sizeof(report->params),
-                       "{\"blocks\": %llu, \"lease_ms\": %u}", (unsigned long long)setup->count,
-                       lease_ms);
-        (void)snprintf(report->unit, sizeof(report->unit), "us");
-        (void)snprintf(report->baseline_name, sizeof(report->baseline_name),
-                       "bare round trip to a process, same bytes");
-        report->value = 1e6 * cairn_bench_quantile(setup->samples, samples, 0.5);
-        report->baseline = 1e6 * cairn_bench_quantile(echo_samples, samples, 0.5);
-        report->ratio = report->value / report->baseline; // latency over latency
-        cairn_bench_extra(report, "p99_us",
-                          1e6 * cairn_bench_quantile(setup->samples, samples, 0.99));
-        cairn_bench_extra(report, "baseline_p99_us",
-                          1e6 * cairn_bench_quantile(echo_samples, samples, 0.99));
-        cairn_bench_extra(report, "samples", (double)samples);
-}
-
-int cairn_bench_lookup(int argc, char **argv, struct cairn_bench_report *ret_report)
-{
-        static char *small[] = {"lookup", "--block-bytes", "4096"};
-        uint32_t lease_ms = (uint32_t)cairn_bench_flag_u64(argc, argv, "lease-ms", 30000);
-        char **all = calloc((size_t)argc + 3, sizeof(*all));
-        double *echo_samples = calloc(SAMPLES_MAX, sizeof(*echo_samples));
-        struct cairn_bench_echo echo;
-        struct setup setup;
-        size_t samples = 0;
-        int status;
-
-        if (!all || !echo_samples)
-                return -1;
-        memcpy(all, argv, (size_t)argc * sizeof(*all));
-        memcpy(all + argc, small + 1, 2 * sizeof(*all)); // blocks whose bytes do not matter
-        status = begin(argc + 2, all, &setup, 0);
-        free(all);
-        if (status != 0) {
-                free(echo_samples);
-                return -1;
-        }
-        // A Lookup's frames: 32 bytes of header, a few of message, the keys; a tier a key comes
-        // back.
-        if (cairn_bench_echo_start(32 + 8 + 32 * setup.count, 32 + 16 + setup.count, &echo) != 0)
-                return -1;
-        status = put_all(&setup, CAIRN_PUT_ACK_MEMORY);
-        if (status == CAIRN_OK)
-                status = measure_lookup(&setup, lease_ms, &echo, echo_samples, &samples);
-        if (status == CAIRN_OK)
-                report_lookup(&setup, echo_samples, samples, lease_ms, ret_report);
-        else
-                (void)fail(&setup, "lookup", status);
-        cairn_bench_echo_stop(&echo);
-        finish(&setup);
-        free(echo_samples);
+                (void)cairn_bench_io_fail(&io, "put", status);
+        cairn_bench_io_finish(&io);
         return status == CAIRN_OK ? 0 : -1;
 }

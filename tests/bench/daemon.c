@@ -31,21 +31,20 @@ static void default_program(char *ret_path, size_t size)
         (void)snprintf(slash ? slash + 1 : ret_path, 8, "cairnd");
 }
 
-static void run_daemon(const char *program, const struct cairn_bench_daemon *daemon,
-                       uint64_t ram_bytes, uint64_t nvme_bytes)
+static void run_daemon(const struct cairn_bench_daemon *daemon)
 {
         char data[96], log[96], ram[32], nvme[32];
 
         (void)snprintf(data, sizeof(data), "%s/data", daemon->folder);
         (void)snprintf(log, sizeof(log), "%s/log", daemon->folder);
-        (void)snprintf(ram, sizeof(ram), "%llu", (unsigned long long)ram_bytes);
-        (void)snprintf(nvme, sizeof(nvme), "%llu", (unsigned long long)nvme_bytes);
+        (void)snprintf(ram, sizeof(ram), "%llu", (unsigned long long)daemon->ram_bytes);
+        (void)snprintf(nvme, sizeof(nvme), "%llu", (unsigned long long)daemon->nvme_bytes);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); // whatever happens to the benchmark
         if (!freopen(log, "w", stderr))
                 _exit(126);
-        execl(program, program, "--socket", daemon->socket, "--data_dir", data, "--ram_bytes", ram,
-              "--nvme_bytes", nvme, (char *)NULL);
-        fprintf(stderr, "%s: %s\n", program, strerror(errno));
+        execl(daemon->program, daemon->program, "--socket", daemon->socket, "--data_dir", data,
+              "--ram_bytes", ram, "--nvme_bytes", nvme, (char *)NULL);
+        fprintf(stderr, "%s: %s\n", daemon->program, strerror(errno));
         _exit(127);
 }
 
@@ -62,39 +61,88 @@ static void print_log(const struct cairn_bench_daemon *daemon)
                 (void)fclose(file);
 }
 
+// Connects, waiting for it to be there; tries each millisecond, so that a start can be timed.
+static int connect_to(struct cairn_bench_daemon *daemon, const char *socket_path)
+{
+        struct cairn_client_options options = {.socket_path = socket_path, .name = "cairn-bench"};
+        double end_s = cairn_bench_now_s() + 60;
+        struct cairn_ping_info info = {0};
+        char text[640] = "";
+        int status;
+
+        options.timeout_ms = 120000;
+        do {
+                status = cairn_client_create(&options, &daemon->client, text, sizeof(text));
+                if (status != CAIRN_OK)
+                        (void)usleep(1000);
+        } while (status != CAIRN_OK && cairn_bench_now_s() < end_s &&
+                 (daemon->pid <= 0 || waitpid(daemon->pid, NULL, WNOHANG) == 0));
+        while (status == CAIRN_OK && info.state != 1 && cairn_bench_now_s() < end_s) {
+                status = cairn_ping(daemon->client, NULL, &info);
+                if (info.state != 1)
+                        (void)usleep(1000);
+        }
+        if (status != CAIRN_OK) {
+                fprintf(stderr, "cairn-bench: no cairnd: %s\n", text);
+                print_log(daemon);
+        }
+        return status;
+}
+
+static int launch(struct cairn_bench_daemon *daemon)
+{
+        daemon->pid = fork();
+        if (daemon->pid == 0)
+                run_daemon(daemon);
+        return daemon->pid > 0 ? connect_to(daemon, daemon->socket) : CAIRN_ENOMEM;
+}
+
 int cairn_bench_daemon_start(int argc, char **argv, uint64_t ram_bytes, uint64_t nvme_bytes,
                              struct cairn_bench_daemon *ret_daemon)
 {
         struct cairn_bench_daemon *daemon = ret_daemon;
-        struct cairn_client_options options = {.connect_wait_ms = 10000, .name = "cairn-bench"};
-        char beside[4096], text[640] = "";
-        const char *program, *base = getenv("TMPDIR");
+        const char *running = cairn_bench_flag_text(argc, argv, "socket", NULL);
+        const char *base = getenv("TMPDIR");
+        char beside[4096];
+        int status;
 
-        *daemon = (struct cairn_bench_daemon){0};
-        options.socket_path = cairn_bench_flag_text(argc, argv, "socket", NULL);
-        if (!options.socket_path) {
+        *daemon = (struct cairn_bench_daemon){.ram_bytes = ram_bytes, .nvme_bytes = nvme_bytes};
+        if (running) {
+                status = connect_to(daemon, running);
+        } else {
                 default_program(beside, sizeof(beside));
-                program = cairn_bench_flag_text(argc, argv, "cairnd", beside);
+                (void)snprintf(daemon->program, sizeof(daemon->program), "%s",
+                               cairn_bench_flag_text(argc, argv, "cairnd", beside));
                 (void)snprintf(daemon->folder, sizeof(daemon->folder), "%.40s/cairn-bench-XXXXXX",
-                               base ? base : "/tmp");
+                               cairn_bench_flag_text(argc, argv, "directory",
+                                                     base ? base : "/tmp"));
                 if (!mkdtemp(daemon->folder)) {
                         perror("cairn-bench: mkdtemp");
+                        daemon->folder[0] = '\0';
                         return -1;
                 }
                 (void)snprintf(daemon->socket, sizeof(daemon->socket), "%s/s", daemon->folder);
-                options.socket_path = daemon->socket;
-                daemon->pid = fork();
-                if (daemon->pid == 0)
-                        run_daemon(program, daemon, ram_bytes, nvme_bytes);
+                status = launch(daemon);
         }
-        if (daemon->pid < 0 ||
-            cairn_client_create(&options, &daemon->client, text, sizeof(text)) != CAIRN_OK) {
-                fprintf(stderr, "cairn-bench: no cairnd: %s\n", text);
-                print_log(daemon);
+        if (status != CAIRN_OK)
                 cairn_bench_daemon_stop(daemon);
+        return status == CAIRN_OK ? 0 : -1;
+}
+
+double cairn_bench_daemon_restart(struct cairn_bench_daemon *daemon)
+{
+        double begin_s;
+
+        if (daemon->pid <= 0) {
+                fprintf(stderr, "cairn-bench: only a private cairnd is started anew\n");
                 return -1;
         }
-        return 0;
+        cairn_client_destroy(daemon->client);
+        daemon->client = NULL;
+        (void)kill(daemon->pid, SIGTERM);
+        (void)waitpid(daemon->pid, NULL, 0);
+        begin_s = cairn_bench_now_s();
+        return launch(daemon) == CAIRN_OK ? cairn_bench_now_s() - begin_s : -1;
 }
 
 void cairn_bench_daemon_stop(struct cairn_bench_daemon *daemon)
@@ -126,6 +174,47 @@ double cairn_bench_daemon_cpu_s(const struct cairn_bench_daemon *daemon)
                         &system);
         (void)fclose(file);
         return fields == 2 ? (double)(user + system) / (double)sysconf(_SC_CLK_TCK) : 0;
+}
+
+struct wanted {
+        const char *name;
+        const char *label;
+        double sum;
+};
+
+static void on_metric(void *arg, const char *name, const char *labels, double value)
+{
+        struct wanted *wanted = arg;
+
+        if (strcmp(name, wanted->name) == 0 && strstr(labels ? labels : "", wanted->label))
+                wanted->sum += value;
+}
+
+double cairn_bench_daemon_stat(const struct cairn_bench_daemon *daemon, const char *name,
+                               const char *label)
+{
+        struct wanted wanted = {.name = name, .label = label};
+
+        return cairn_stats(daemon->client, NULL, on_metric, &wanted) == CAIRN_OK ? wanted.sum : 0;
+}
+
+double cairn_bench_daemon_memory(const struct cairn_bench_daemon *daemon, const char *line)
+{
+        char path[64], text[256];
+        double kib = 0;
+        FILE *file;
+
+        if (daemon->pid <= 0)
+                return 0;
+        (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)daemon->pid);
+        file = fopen(path, "r");
+        while (file && fgets(text, sizeof(text), file)) {
+                if (strncmp(text, line, strlen(line)) == 0 && text[strlen(line)] == ':')
+                        kib = strtod(text + strlen(line) + 1, NULL);
+        }
+        if (file)
+                (void)fclose(file);
+        return 1024 * kib;
 }
 
 // ---- echo ----

@@ -12,6 +12,9 @@
 struct cairn_bench_daemon {
         struct cairn_client *client;
         pid_t pid; // 0: not ours
+        uint64_t ram_bytes;
+        uint64_t nvme_bytes;
+        char program[4096];
         char folder[64];
         char socket[128];
 };
@@ -19,9 +22,18 @@ struct cairn_bench_daemon {
 // From --socket, or starts one with ram_bytes and nvme_bytes. -1 after saying what was wrong.
 int cairn_bench_daemon_start(int argc, char **argv, uint64_t ram_bytes, uint64_t nvme_bytes,
                              struct cairn_bench_daemon *ret_daemon);
+// Ends the private one as SIGTERM does and starts it anew on the same directory; the client is
+// another one then. Seconds from its start until it answered, or negative after saying what was
+// wrong.
+double cairn_bench_daemon_restart(struct cairn_bench_daemon *daemon);
 void cairn_bench_daemon_stop(struct cairn_bench_daemon *daemon);
 // CPU seconds that the private daemon has used; 0 if it is not ours.
 double cairn_bench_daemon_cpu_s(const struct cairn_bench_daemon *daemon);
+// One of its metrics, summed over labels that hold `label` (""; all); 0 if unknown.
+double cairn_bench_daemon_stat(const struct cairn_bench_daemon *daemon, const char *name,
+                               const char *label);
+// A line of /proc/PID/status in bytes, e.g. "VmRSS"; 0 if it is not ours.
+double cairn_bench_daemon_memory(const struct cairn_bench_daemon *daemon, const char *line);
 
 // A process that answers each request_bytes with reply_bytes over a bare AF_UNIX socket.
 struct cairn_bench_echo {

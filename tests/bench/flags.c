@@ -44,6 +44,23 @@ uint64_t cairn_bench_flag_u64(int argc, char **argv, const char *name, uint64_t 
         return number;
 }
 
+uint64_t cairn_bench_flag_bytes(int argc, char **argv, const char *name, uint64_t fallback)
+{
+        static const char *const units[] = {"", "KiB", "MiB", "GiB"};
+        const char *value = find(argc, argv, name);
+        char *end;
+        uint64_t number;
+
+        if (!value)
+                return fallback;
+        number = strtoull(value, &end, 10);
+        for (int i = 0; end != value && i < 4; i++) {
+                if (strcmp(end, units[i]) == 0)
+                        return number << (10 * i);
+        }
+        refuse(name, value, "bytes, such as 64KiB or 1MiB");
+}
+
 double cairn_bench_flag_double(int argc, char **argv, const char *name, double fallback)
 {
         const char *value = find(argc, argv, name);

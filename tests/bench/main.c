@@ -21,6 +21,7 @@
 #define DAEMON_FLAGS                                                                        \
         "  --socket PATH    a running cairnd; without it, a private one is started\n"       \
         "  --cairnd PATH    the program of the private one (default: beside cairn-bench)\n" \
+        "  --directory DIR  where the private one keeps its data (default $TMPDIR, /tmp)\n" \
         "  --seconds S      how long to measure (default 3)\n"
 
 static const struct cairn_bench_case cases[] = {
@@ -28,11 +29,14 @@ static const struct cairn_bench_case cases[] = {
      "ns a token of scoring landmarks, against a DRAM read of the same bytes\n"
      "  --bits 2 --dim 128 --queries 4 --tokens 131072 --block 256 --outliers 8\n"
      "  --isa NAME       scalar, avx2, avx512\n"
+     "  --threads N      that share the contexts, beside one thread (default 1)\n"
      "  --warm           bytes that stay in the caches (default, --cold: from DRAM)\n",
      cairn_bench_scan},
     {"select",
      "ns a token of exact top-k with its re-rank, against a DRAM read; flags of scan, and\n"
-     "  --share 0.03125  of the tokens, or --k N\n",
+     "  --share 0.03125  of the tokens, or --k N\n"
+     "  --vs WORD        faiss or numpy: their search over the same keys instead, with the mass "
+     "held\n",
      cairn_bench_select},
     {"rest",
      "ns a token of select and the estimate of the rest; flags of select, and\n"
@@ -49,24 +53,43 @@ static const struct cairn_bench_case cases[] = {
      "eviction policies over a trace, against Belady's rule\n"
      "  --trace NAME --file PATH --uses N --seed N --sizes 1,5,10 --any-order --second-use\n",
      cairn_bench_trace},
+    {"growth",
+     "us of a select from 8 K to 4 M tokens; ratio: the worst deviation from a straight line\n"
+     "  --min-tokens 8192 --tokens 4194304 --share 0.015625\n"
+     "  --plot FILE      as SVG\n",
+     cairn_bench_growth},
+    {"bytes",
+     "bytes of RAM a token and head that an open context takes, against bf16 K and V\n"
+     "  --dim 128 --blocks 8\n" DAEMON_FLAGS,
+     cairn_bench_bytes},
+    {"start",
+     "ms until a daemon serves an empty directory, and its memory when idle\n" DAEMON_FLAGS,
+     cairn_bench_start},
     {"put",
-     "GB/s from an arena into the RAM tier, against memcpy\n"
-     "  --block-bytes N  size of a block (default 1048576)\n"
-     "  --blocks N       blocks in one round (default 64)\n"
-     "  --batch N        blocks a request (default 8)\n"
+     "GB/s from an arena, against memcpy and XXH3\n"
+     "  --block SIZE     of a block (default 1MiB)\n"
+     "  --blocks N       blocks in one round (default: 128 MiB of them)\n"
+     "  --batch N        blocks a request (default 32)\n"
      "  --attention      an attention space of about that size, encoded as it comes in\n"
-     "  --ack WORD       memory or disk (default memory)\n" DAEMON_FLAGS,
+     "  --ack WORD       memory or disk (default memory)\n"
+     "  --vs fio         its writes with a fdatasync a batch instead\n" DAEMON_FLAGS,
      cairn_bench_put},
     {"get",
-     "GB/s from the RAM tier into an arena, every byte checked, against memcpy\n"
-     "  --block-bytes N  size of a block (default 1048576)\n"
-     "  --blocks N       blocks that take turns (default 64)\n"
-     "  --batch N        blocks a request (default 8)\n" DAEMON_FLAGS,
+     "GB/s into an arena, every byte checked once, against memcpy\n"
+     "  --tier WORD      ram or nvme, cold (default ram)\n"
+     "  --block SIZE     of a block (default 1MiB)\n"
+     "  --blocks N       that take turns (default: 128 MiB of them, of NVMe 1 GiB)\n"
+     "  --batch N        blocks a request (default 32)\n"
+     "  --flight N       requests under way (default 1)\n"
+     "  --vs WORD        fio: its reads at the same depth instead; redis: redis-server by "
+     "hiredis\n" DAEMON_FLAGS,
      cairn_bench_get},
     {"lookup",
      "us of a Lookup of a whole chain, against a bare socket round trip of the same bytes\n"
-     "  --blocks N       keys of the chain (default 64)\n"
-     "  --lease-ms N     of each (default 30000; 0: none)\n" DAEMON_FLAGS,
+     "  --chain N        keys of a chain (default 64)\n"
+     "  --blocks N       that are stored, in such chains (default: one chain)\n"
+     "  --lease-ms N     of each (default 30000; 0: none)\n"
+     "  --restart        start the daemon anew on them before, timed\n" DAEMON_FLAGS,
      cairn_bench_lookup},
     {"retrieve",
      "us of a Retrieve of one layer end to end, against a bare round trip of the same bytes and "

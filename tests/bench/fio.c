@@ -1,0 +1,57 @@
+// fio as the baseline of NVMe reads and writes.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/bench/io.h"
+
+// The number after `"bw_bytes" :` of the part that begins with `part` in fio's JSON.
+static double bandwidth_of(const char *json, const char *part)
+{
+        const char *at = strstr(json, part);
+
+        at = at ? strstr(at, "\"bw_bytes\"") : NULL;
+        at = at ? strchr(at, ':') : NULL;
+        return at ? strtod(at + 1, NULL) : -1;
+}
+
+double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t depth)
+{
+        static char json[1 << 20];
+        char command[1024], sync[64] = "", file[128];
+        uint64_t bytes = io->count * io->block_bytes;
+        double bandwidth, seconds = io->seconds > 2 ? 2 : io->seconds;
+        size_t size;
+        FILE *pipe;
+        int status;
+
+        if (access("/usr/bin/fio", X_OK) != 0 && system("command -v fio >/dev/null 2>&1") != 0) {
+                fprintf(stderr, "cairn-bench: --vs fio: there is no fio; apt install fio\n");
+                return -1;
+        }
+        if (io->daemon.pid <= 0) {
+                fprintf(stderr, "cairn-bench: --vs fio: not with --socket\n");
+                return -1;
+        }
+        if (writes)
+                (void)snprintf(sync, sizeof(sync), "--fdatasync=%llu", (unsigned long long)depth);
+        (void)snprintf(file, sizeof(file), "%s/fio.bytes", io->daemon.folder);
+        (void)snprintf(command, sizeof(command),
+                       "fio --name=cairn --filename=%s --size=%llu --bs=%llu --rw=%s %s --direct=1 "
+                       "--ioengine=io_uring --iodepth=%llu --time_based --runtime=%.2f "
+                       "--output-format=json",
+                       file, (unsigned long long)bytes, (unsigned long long)io->block_bytes,
+                       writes ? "write" : "read", sync, (unsigned long long)depth, seconds);
+        pipe = popen(command, "r");
+        size = pipe ? fread(json, 1, sizeof(json) - 1, pipe) : 0;
+        json[size] = '\0';
+        status = pipe ? pclose(pipe) : -1;
+        bandwidth = bandwidth_of(json, writes ? "\"write\" : {" : "\"read\" : {");
+        (void)unlink(file); // may not be there
+        if (status != 0 || bandwidth <= 0) {
+                fprintf(stderr, "cairn-bench: fio failed: %s\n%.500s\n", command, json);
+                return -1;
+        }
+        return bandwidth;
+}
