@@ -48,10 +48,10 @@ function(cairn_isa_flags sources)
   endif()
   foreach(file IN LISTS sources)
     if(file MATCHES "_avx2\\.c$")
-      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mf16c;-mbmi2")
     elseif(file MATCHES "_avx512\\.c$")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mavx512vbmi;-mavx512vbmi2;-mf16c;-mfma;-mbmi2")
+        "-O3;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mavx512vbmi;-mavx512vbmi2;-mf16c;-mfma;-mbmi2")
     elseif(file MATCHES "_amx\\.c$")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
         "-mamx-tile;-mamx-int8;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vbmi")

@@ -14,6 +14,7 @@
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef float vf_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));   // in memory
 typedef int32_t vi_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); // in memory
 typedef int16_t vs __attribute__((vector_size(LANES * 2)));
 typedef uint16_t vus __attribute__((vector_size(LANES * 2)));
@@ -37,14 +38,12 @@ enum {
 
 BODY vf body_load(const float *at)
 {
-        vf x;
-        memcpy(&x, at, sizeof x);
-        return x;
+        return (vf) * (const vf_at *)at;
 }
 
 BODY void body_store(float *at, vf x)
 {
-        memcpy(at, &x, sizeof x);
+        *(vf_at *)at = (vf_at)x; // no memcpy: checked copies would stay calls
 }
 
 BODY vf body_all(float x)
@@ -163,7 +162,7 @@ BODY void body_store_keys(vf x, int32_t *ret_keys)
 {
         vi bits = (vi)(x + 0.0f);
         bits = bits ^ ((bits >> 31) & 0x7fffffff);
-        memcpy(ret_keys, &bits, sizeof bits);
+        *(vi_at *)ret_keys = (vi_at)bits;
 }
 
 static void body_rank_max(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
