@@ -115,10 +115,11 @@ struct cairn_kernels {
                              uint8_t *ret_bytes, float *ret_unit);
         // out[q * out_stride + planar dim] += units[q] * sum over tokens of
         // weights[q * CAIRN_WEIGHT_TOKENS + t] * point.
-        // codes: up to 4 groups, each [blocks][8][32]; bits 2 or 4.
+        // codes: up to 4 groups, each [blocks][8][32]; bits 2 or 4. next: the codes of the call
+        // after this one, or NULL; they are prefetched.
         void (*value_sums)(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
                            const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                           uint32_t out_stride);
+                           uint32_t out_stride, const uint8_t *next);
 };
 
 extern const struct cairn_kernels cairn_kernels_scalar;

@@ -85,24 +85,25 @@ static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t reco
         return worth;
 }
 
-// Prefetches the value codes of a group of this piece, or, behind its end, of the next piece.
-static void prefetch_codes(const struct rest *r, const struct cairn_landmark_piece *piece,
-                           uint32_t group, uint32_t group_bytes)
+// The value codes behind those of this piece that end at token `end`: of the next piece behind the
+// last. NULL: there are none.
+static const uint8_t *next_codes(const struct rest *r, const struct cairn_landmark_piece *piece,
+                                 uint32_t end, uint32_t group_bytes)
 {
         const struct cairn_landmark_request *request = r->s->request;
-        uint32_t groups = cairn_round_up(piece->n_tokens, CAIRN_GROUP_TOKENS) / CAIRN_GROUP_TOKENS;
-        if (group >= groups) {
-                group -= groups;
+        if (end >= piece->n_tokens) {
+                end = 0;
                 if (++piece == request->pieces + request->n_pieces)
-                        return;
+                        return NULL;
         }
         if (!piece->code_run)
-                return;
+                return NULL;
         const uint8_t *code_run = piece->code_run;
-        const uint8_t *codes = code_run + r->s->layout->value_codes + (size_t)group * group_bytes;
-        __builtin_prefetch(code_run + r->s->layout->value_scales + (size_t)group * 64);
-        for (uint32_t at = 0; at < group_bytes; at += 64)
-                __builtin_prefetch(codes + at);
+        const uint8_t *scales = code_run + r->s->layout->value_scales + (size_t)end * 2;
+        for (uint32_t at = 0; at < CAIRN_WEIGHT_TOKENS * 2; at += 64)
+                __builtin_prefetch(scales + at);
+        return code_run + r->s->layout->value_codes +
+               (size_t)(end / CAIRN_GROUP_TOKENS) * group_bytes;
 }
 
 static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, uint32_t first,
@@ -122,6 +123,7 @@ static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, 
                 const uint16_t *scales =
                     (const uint16_t *)(const void *)(code_run + l->value_scales +
                                                      (size_t)(first + t) * 2);
+                const uint8_t *next = next_codes(r, piece, first + t + tokens, group_bytes);
                 for (uint32_t q0 = 0; q0 < s->n_queries; q0 += CAIRN_BATCH) {
                         uint32_t batch = cairn_min_u32(s->n_queries - q0, CAIRN_BATCH);
                         float units[CAIRN_BATCH];
@@ -131,10 +133,9 @@ static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, 
                                     scales, tokens, r->bytes + i * CAIRN_WEIGHT_TOKENS, &units[i]);
                                 units[i] = units[i] * step;
                         }
-                        for (uint32_t g = 0; g < groups && q0 == 0; g++)
-                                prefetch_codes(r, piece, group + groups + g, group_bytes);
                         s->kernels->value_sums(codes, groups, blocks, bits, r->bytes, units, batch,
-                                               r->coded + (size_t)q0 * l->value_dim, l->value_dim);
+                                               r->coded + (size_t)q0 * l->value_dim, l->value_dim,
+                                               q0 == 0 ? next : NULL);
                 }
         }
 }

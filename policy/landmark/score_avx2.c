@@ -73,6 +73,9 @@ BODY uint32_t body_mask(const int32_t *keys, int32_t threshold)
         return ~below;
 }
 
+// Keeps the compiler from putting sums off, which would spill their terms.
+#define STAY(vector) __asm__("" : "+x"(vector))
+
 ALWAYS __m256i load32(const void *at)
 {
         return _mm256_loadu_si256((const __m256i *)at);
@@ -249,31 +252,50 @@ enum {
         QUADS_MAX = CAIRN_WEIGHT_TOKENS / 4
 };
 
-// One nibble half and one coordinate of a block of 16 sub-quantizers, over up to 4 groups, for a
-// constant number of queries.
-ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups, __m256i points,
-                       const __m256i weights[][QUADS_MAX], const float *units, const bool upper,
-                       const uint32_t queries, float *out, uint32_t out_stride)
+// All coordinates of a block of 16 sub-quantizers, over up to 4 groups, for a constant number of
+// dims and one or two queries: eight sums, the most that stay in registers.
+ALWAYS void value_block(const uint8_t *codes, uint32_t blocks, uint32_t groups,
+                        const __m256i points[2], const uint32_t dims,
+                        const __m256i weights[][QUADS_MAX], const float *units,
+                        const uint32_t queries, float *out, uint32_t out_stride,
+                        const uint8_t *ahead)
 {
         const __m256i nibble = _mm256_set1_epi8(15);
-        __m256i sums[CAIRN_BATCH];
+        const size_t group_bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
+        __m256i sums[2][2][2]; // [query][coordinate][nibble]
         CAIRN_UNROLL
-        for (uint32_t q = 0; q < queries; q++)
-                sums[q] = _mm256_setzero_si256();
-        for (uint32_t g = 0; g < groups; g++, codes += group_bytes) {
-                for (uint32_t i = 0; i < 8; i++) {
-                        __m256i code = load32(codes + i * 32);
-                        code = upper ? _mm256_srli_epi16(code, 4) : code;
-                        __m256i x = _mm256_shuffle_epi8(points, _mm256_and_si256(code, nibble));
+        for (uint32_t i = 0; i < 8; i++)
+                sums[i / 4][i / 2 % 2][i % 2] = _mm256_setzero_si256();
+        const __m256i *wide = weights[0];
+        for (uint32_t g = 0; g < groups; g++, wide += 8, codes += group_bytes, ahead += group_bytes)
+                CAIRN_UNROLL
+        for (uint32_t quad = 0; quad < 8; quad++) {
+                __m256i code = load32(codes + quad * 32), nibbles[2];
+                if (quad % 2 == 0)
+                        __builtin_prefetch(ahead + quad * 32);
+                nibbles[0] = _mm256_and_si256(code, nibble);
+                nibbles[1] = _mm256_and_si256(_mm256_srli_epi16(code, 4), nibble);
+                CAIRN_UNROLL
+                for (uint32_t i = 0; i < 2 * dims; i++) {
+                        __m256i x = _mm256_shuffle_epi8(points[i / 2], nibbles[i % 2]);
                         CAIRN_UNROLL
-                        for (uint32_t q = 0; q < queries; q++)
-                                sums[q] = _mm256_add_epi16(
-                                    sums[q], _mm256_maddubs_epi16(weights[q][g * 8 + i], x));
+                        for (uint32_t q = 0; q < queries; q++) {
+                                __m256i *sum = &sums[q][i / 2][i % 2];
+                                *sum = _mm256_add_epi16(
+                                    *sum, _mm256_maddubs_epi16(wide[q * QUADS_MAX + quad], x));
+                                STAY(*sum);
+                        }
                 }
         }
         CAIRN_UNROLL
-        for (uint32_t q = 0; q < queries; q++)
-                add_columns(sums[q], units[q], out + (size_t)q * out_stride);
+        for (uint32_t q = 0; q < queries; q++) {
+                CAIRN_UNROLL
+                for (uint32_t i = 0; i < 2 * dims; i++)
+                        add_columns(sums[q][i / 2][i % 2], units[q],
+                                    out + (size_t)q * out_stride +
+                                        (size_t)(i / 2) * blocks * CAIRN_VALUE_BLOCK_SUBS +
+                                        i % 2 * 8);
+        }
 }
 
 // Weights of 4 tokens as kernels want them: the first pair all over the lower lane, the second over
@@ -291,40 +313,46 @@ ALWAYS void widen_weights(const uint8_t *weights, uint32_t queries, uint32_t qua
                 }
 }
 
+ALWAYS void value_sums_of(const uint8_t *codes, uint32_t groups, uint32_t blocks,
+                          const __m256i points[2], const uint32_t dims,
+                          const __m256i wide[][QUADS_MAX], const float *units, uint32_t queries,
+                          float *out, uint32_t out_stride, const uint8_t *ahead)
+{
+        for (uint32_t b = 0; b < blocks; b++) {
+                size_t at = (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
+                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
+                uint32_t q = 0;
+                for (; q + 2 <= queries; q += 2)
+                        value_block(codes + at, blocks, groups, points, dims, wide + q, units + q,
+                                    2, to + (size_t)q * out_stride, out_stride,
+                                    (q == 0 ? ahead : codes) + at);
+                if (q < queries)
+                        value_block(codes + at, blocks, groups, points, dims, wide + q, units + q,
+                                    1, to + (size_t)q * out_stride, out_stride,
+                                    (q == 0 ? ahead : codes) + at);
+        }
+}
+
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
                        const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                       uint32_t out_stride)
+                       uint32_t out_stride, const uint8_t *next)
 {
         const struct cairn_grid *grid = cairn_grid_of(bits);
         __m256i wide[CAIRN_BATCH][QUADS_MAX], points[2];
         int8_t table[2][CAIRN_GRID_POINTS];
-        uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
-        size_t bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
         for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
                 for (uint32_t i = 0; i < 2; i++)
                         table[i][c] = grid->points[c * grid->dims + (i < grid->dims ? i : 0)];
         points[0] = load16_twice(table[0]);
         points[1] = load16_twice(table[1]);
         widen_weights(weights, queries, groups * 8, wide);
-        for (uint32_t i = 0; i < blocks * grid->dims; i++) {
-                uint32_t b = i / grid->dims, d = i % grid->dims, n = queries == 4 ? 4 : 1;
-                const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
-                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS + (size_t)d * subs;
-                for (uint32_t q = 0; q < queries; q += n) {
-                        float *own = to + (size_t)q * out_stride;
-                        if (n == 4) {
-                                value_half(at, bytes, groups, points[d], wide, units, false, 4, own,
-                                           out_stride);
-                                value_half(at, bytes, groups, points[d], wide, units, true, 4,
-                                           own + 8, out_stride);
-                        } else {
-                                value_half(at, bytes, groups, points[d], wide + q, units + q, false,
-                                           1, own, out_stride);
-                                value_half(at, bytes, groups, points[d], wide + q, units + q, true,
-                                           1, own + 8, out_stride);
-                        }
-                }
-        }
+        next = next ? next : codes;
+        if (grid->dims == 2)
+                value_sums_of(codes, groups, blocks, points, 2, wide, units, queries, out,
+                              out_stride, next);
+        else
+                value_sums_of(codes, groups, blocks, points, 1, wide, units, queries, out,
+                              out_stride, next);
 }
 
 // Rounding mode 0: to nearest, ties to even.

@@ -175,8 +175,9 @@ ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups
 
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
                        const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                       uint32_t out_stride)
+                       uint32_t out_stride, const uint8_t *next)
 {
+        (void)next;
         const struct cairn_grid *grid = cairn_grid_of(bits);
         uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
         size_t bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;

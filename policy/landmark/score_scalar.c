@@ -274,8 +274,9 @@ static void byte_weights(const float *weights, const uint16_t *scales, uint32_t 
 
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
                        const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                       uint32_t out_stride)
+                       uint32_t out_stride, const uint8_t *next)
 {
+        (void)next;
         const struct cairn_grid *grid = cairn_grid_of(bits);
         uint32_t subs = blocks * CAIRN_VALUE_BLOCK_SUBS;
         for (uint32_t q = 0; q < queries; q++) {

@@ -331,9 +331,9 @@ static inline void check_values_of(const struct cairn_kernels *k, struct rng *rn
         }
         for (uint32_t i = 0; i < queries * dim; i++)
                 a[i] = b[i] = rng_gauss(rng);
-        k->value_sums(codes, groups, blocks, bits, weights, units, queries, a, dim);
+        k->value_sums(codes, groups, blocks, bits, weights, units, queries, a, dim, codes);
         cairn_kernels_scalar.value_sums(codes, groups, blocks, bits, weights, units, queries, b,
-                                        dim);
+                                        dim, NULL);
         same_floats(a, b, queries * dim, "value_sums");
         guarded_free(codes, code_bytes);
         guarded_free(again, n);
