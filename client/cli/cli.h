@@ -22,7 +22,9 @@ struct cairn_cli {
         const char *socket_path;      // as given, or NULL
         double model_bytes_per_token; // doctor; 0: not given
         double prefill_rate;
-        int argc; // what follows the command and is no option
+        double target_mass; // plan; 0: not given
+        const char *plot;   // plan: a file to draw in, or NULL
+        int argc;           // what follows the command and is no option
         char **argv;
 };
 
@@ -41,6 +43,7 @@ int cairn_cli_stats(struct cairn_cli *cli);
 int cairn_cli_spaces(struct cairn_cli *cli);
 int cairn_cli_top(struct cairn_cli *cli);
 int cairn_cli_doctor(struct cairn_cli *cli);
+int cairn_cli_plan(struct cairn_cli *cli);
 int cairn_cli_reload(struct cairn_cli *cli);
 int cairn_cli_drain(struct cairn_cli *cli);
 

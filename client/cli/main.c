@@ -17,6 +17,8 @@ static const struct cairn_cli_command commands[] = {
     {"doctor", "[DIR]", "is this machine fit for cairnd, and what to change (DIR: for blocks)",
      "cairnctl doctor /srv/nvme0 --model-bytes-per-token 131072 --prefill-rate 4000",
      cairn_cli_doctor, true},
+    {"plan", "FILE", "what budgets would hold of a stored prompt (FILE: by cairn.save_proxies)",
+     "cairnctl plan prompt.proxies --target-mass 0.99 --plot plan.svg", cairn_cli_plan, false},
     {"reload", "", "the daemon reads its configuration again; says what changed", "cairnctl reload",
      cairn_cli_reload, false},
     {"drain", "[MS]", "the daemon writes all blocks back and stops, within MS milliseconds",
@@ -39,6 +41,8 @@ static void usage(FILE *to)
               "  --json         one JSON object on one line\n"
               "  --model-bytes-per-token N, --prefill-rate R  (doctor) does loading pay: bytes of\n"
               "                 K and V a token, and tokens a second that the model computes\n"
+              "  --target-mass X, --plot FILE.svg  (plan) attention mass to hold (default 0.99),\n"
+              "                 and a picture of the curve\n"
               "  --help         this; after a command: about that command\n"
               "  --version      the version\n"
               "\n"
@@ -70,6 +74,8 @@ struct options {
         bool version;
         double model_bytes_per_token;
         double prefill_rate;
+        double target_mass;
+        const char *plot;
 };
 
 static int parse_positive(const char *name, const char *text, double *ret_value)
@@ -111,6 +117,8 @@ static int parse(int argc, char **argv, struct options *ret_options)
             {"version", no_argument, NULL, 'v'},
             {"model-bytes-per-token", required_argument, NULL, 'm'},
             {"prefill-rate", required_argument, NULL, 'p'},
+            {"target-mass", required_argument, NULL, 'g'},
+            {"plot", required_argument, NULL, 'l'},
             {0},
         };
         int option;
@@ -132,6 +140,12 @@ static int parse(int argc, char **argv, struct options *ret_options)
                             CAIRN_CLI_OK)
                                 return CAIRN_CLI_USAGE;
                         break;
+                case 'g':
+                        if (parse_positive("target-mass", optarg, &ret_options->target_mass) !=
+                            CAIRN_CLI_OK)
+                                return CAIRN_CLI_USAGE;
+                        break;
+                case 'l': ret_options->plot = optarg; break;
                 case 'j': ret_options->json = true; break;
                 case 'h': ret_options->help = true; break;
                 case 'v': ret_options->version = true; break;
@@ -156,7 +170,9 @@ static int run(const struct cairn_cli_command *command, const struct options *op
                                 .argv = argv,
                                 .socket_path = options->client.socket_path,
                                 .model_bytes_per_token = options->model_bytes_per_token,
-                                .prefill_rate = options->prefill_rate};
+                                .prefill_rate = options->prefill_rate,
+                                .target_mass = options->target_mass,
+                                .plot = options->plot};
         char text[640] = "";
         int status = CAIRN_OK;
         int code;
