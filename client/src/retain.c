@@ -27,7 +27,8 @@ static int check(struct cairn_client *client, const struct cairn_retain_args *ar
                                          args->proxies_count, args->query_heads, CAIRN_PROXIES_MAX,
                                          CAIRN_QUERY_HEADS_MAX);
         if (args->layers_count > CAIRN_LAYERS_MAX || args->proxies_ranges > CAIRN_PROTECTED_MAX ||
-            args->protected_count > CAIRN_PROTECTED_MAX)
+            args->protected_count > CAIRN_PROTECTED_MAX ||
+            (args->protected_count > 0 && !args->protected_ranges))
                 return cairn_client_fail(client, CAIRN_EINVAL,
                                          "retention: %zu layers, %zu ranges of proxies, %zu "
                                          "protected; up to %d, %d and %d",
@@ -64,7 +65,7 @@ static uint64_t kept_max(const struct cairn_retain_args *args)
         double tokens = (double)args->context->tokens;
         double kept = shares * tokens * (1 + 1e-9) + 4;
 
-        for (size_t i = 0; i < args->protected_count; i++)
+        for (size_t i = 0; args->protected_ranges && i < args->protected_count; i++)
                 kept +=
                     (double)args->protected_ranges[i].end - (double)args->protected_ranges[i].begin;
         return kept >= 0 && kept < tokens ? (uint64_t)kept : args->context->tokens; // NaN: all

@@ -56,6 +56,27 @@ Test(result, absent_parts_and_overflow)
         cr_assert_eq(cairn_result_layout(&shape, &layout), CAIRN_EINVAL);
 }
 
+Test(result, parts_of_retain_and_plan)
+{
+        struct cairn_retain_layout retain;
+        struct cairn_plan_layout plan;
+
+        cr_assert_eq(cairn_retain_layout(3, 5, 17, &retain), CAIRN_OK);
+        cr_assert_eq(retain.counts, 0);
+        cr_assert_eq(retain.mass, 64);
+        cr_assert_eq(retain.positions, 128);
+        cr_assert_eq(retain.total_bytes, 128 + 17 * 4);
+        cr_assert_eq(cairn_retain_layout(3, 5, UINT64_MAX / 2, &retain), CAIRN_EINVAL);
+        cr_assert_eq(cairn_plan_layout(3, 5, &plan), CAIRN_OK);
+        cr_assert_geq(plan.protected_tokens, plan.needed + 3 * 5 * 4);
+        cr_assert_geq(plan.mass_needed, plan.protected_tokens + 3 * 5 * 4);
+        cr_assert_geq(plan.mass_protected, plan.mass_needed + 3 * 5 * 4);
+        cr_assert_geq(plan.kept, plan.mass_protected + 3 * 5 * 4);
+        cr_assert_geq(plan.mass, plan.kept + 3 * 5 * 64 * 4);
+        cr_assert_eq(plan.total_bytes, plan.mass + 3 * 5 * 64 * 4);
+        cr_assert_eq(plan.mass % 64, 0);
+}
+
 Test(checksum, copy_hashes_like_the_whole)
 {
         static uint8_t from[200000];
