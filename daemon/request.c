@@ -40,6 +40,9 @@ static void serve(struct cairn_request *request)
         case CAIRN_KIND_LOOKUP: cairn_serve_lookup(request); return;
         case CAIRN_KIND_PUT: cairn_serve_put(request); return;
         case CAIRN_KIND_GET: cairn_serve_get(request); return;
+        case CAIRN_KIND_PIN: cairn_serve_pin(request); return;
+        case CAIRN_KIND_UNPIN: cairn_serve_unpin(request); return;
+        case CAIRN_KIND_PREFETCH: cairn_serve_prefetch(request); return;
         case CAIRN_KIND_RELEASE: cairn_serve_release(request); return;
         case CAIRN_KIND_DELETE: cairn_serve_delete(request); return;
         case CAIRN_KIND_OPEN_CONTEXT: cairn_serve_open_context(request); return;

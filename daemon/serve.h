@@ -18,6 +18,10 @@ void cairn_serve_list_spaces(struct cairn_request *request);
 void cairn_serve_lookup(struct cairn_request *request);
 void cairn_serve_release(struct cairn_request *request);
 void cairn_serve_delete(struct cairn_request *request);
+// serve_pin.c
+void cairn_serve_pin(struct cairn_request *request);
+void cairn_serve_unpin(struct cairn_request *request);
+void cairn_serve_prefetch(struct cairn_request *request);
 // serve_put.c, serve_get.c
 void cairn_serve_put(struct cairn_request *request);
 void cairn_serve_seal(struct cairn_request *request);

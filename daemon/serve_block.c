@@ -229,6 +229,7 @@ struct delete_op {
         size_t next;
         size_t running;
         int32_t *statuses;
+        bool purge; // in spite of the tenant's own pins
         struct delete_slot slots[DELETES_AT_ONCE_MAX];
 };
 
@@ -241,14 +242,27 @@ static void delete_end(void *arg)
 
 static void on_deleted(void *arg, int status);
 
+// Starts the next delete that no pin forbids, if any is left.
 static void start_delete(struct delete_slot *slot)
 {
         struct delete_op *op = slot->op;
+        struct cairn_block_pins *pins = &op->request->server->block_pins;
+        uint32_t tenant = op->request->session->tenant;
 
-        slot->index = op->next++;
-        op->running++;
-        cairn_store_delete(op->request->server->store, op->entry->id, &op->keys[slot->index],
-                           on_deleted, slot);
+        while (op->next < op->count) {
+                const struct cairn_key *key = &op->keys[op->next];
+
+                slot->index = op->next++;
+                if (cairn_block_pins_protect(pins, op->entry->id, key, op->purge, tenant)) {
+                        op->statuses[slot->index] = CAIRN_EHELD;
+                        continue;
+                }
+                cairn_block_pins_end_tenant(pins, op->entry->id, key, tenant);
+                op->running++;
+                cairn_store_delete(op->request->server->store, op->entry->id, key, on_deleted,
+                                   slot);
+                return;
+        }
 }
 
 static void finish_delete(struct delete_op *op)
@@ -267,9 +281,8 @@ static void on_deleted(void *arg, int status)
 
         op->running--;
         op->statuses[slot->index] = status;
-        if (op->next < op->count)
-                start_delete(slot); // also when nobody waits: it was asked for
-        else if (op->running == 0)
+        start_delete(slot); // also when nobody waits: it was asked for
+        if (op->running == 0)
                 finish_delete(op);
 }
 
@@ -294,10 +307,11 @@ void cairn_serve_delete(struct cairn_request *request)
         op->entry = entry;
         op->keys = keys;
         op->count = count;
+        op->purge = message->purge;
         for (size_t i = 0; i < DELETES_AT_ONCE_MAX && op->next < count; i++) {
                 op->slots[i].op = op;
                 start_delete(&op->slots[i]);
         }
-        if (count == 0)
+        if (op->running == 0)
                 finish_delete(op);
 }

@@ -176,6 +176,7 @@ static void finish_stop(struct cairn_server *server)
         cairn_metrics_stop(server->metrics);
         (void)uv_poll_stop(&server->store_poll);
         uv_close((uv_handle_t *)&server->store_poll, NULL);
+        cairn_block_pins_finish(&server->block_pins);
         cairn_store_close(server->store);
         server->store = NULL;
         cairn_scorer_destroy(server->scorer, on_scorer_closed, server);
@@ -235,10 +236,19 @@ static void on_tick(uv_timer_t *timer)
                 cairn_connection_tick(c, now_ms);
                 c = next;
         }
+        cairn_block_pins_expire(&server->block_pins, now_ms);
         if (server->state >= CAIRN_SERVER_DRAINING)
                 stop_step(server, now_ms);
-        else if (!server->connections)
+        else if (!server->connections && server->block_pins.deadline_min_ms == UINT64_MAX)
                 (void)uv_timer_stop(&server->tick);
+}
+
+static void release_pinned(void *arg, struct cairn_block *block)
+{
+        struct cairn_server *server = arg;
+
+        server->counters.block_pins--;
+        cairn_store_unhold(server->store, block);
 }
 
 // ---- starting ----
@@ -417,6 +427,7 @@ int cairn_server_run(struct cairn_config *config)
         server->incarnation = new_incarnation();
         // A quarter of the RAM tier stays for what flows through.
         cairn_pin_table_init(&server->pins, config->ram_bytes / 4 * 3);
+        cairn_block_pins_init(&server->block_pins, release_pinned, server);
         server->receive_buffer = malloc(CAIRN_RECEIVE_BYTES);
         (void)signal(SIGPIPE, SIG_IGN);
         (void)umask(0077);

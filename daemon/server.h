@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <uv.h>
 
+#include "daemon/block_pins.h"
 #include "daemon/config.h"
 #include "daemon/pin_table.h"
 #include "daemon/scorer.h"
@@ -51,7 +52,8 @@ struct cairn_server {
         struct cairn_scorer *scorer;
         struct cairn_metrics *metrics; // NULL: not served over HTTP
         struct cairn_space_table spaces;
-        struct cairn_pin_table pins; // of open contexts
+        struct cairn_pin_table pins;        // of open contexts
+        struct cairn_block_pins block_pins; // of workers
         struct cairn_connection *connections;
         struct cairn_connection *deferred_head;
         struct cairn_connection *deferred_tail;

@@ -35,6 +35,7 @@ void cairn_session_finish(struct cairn_session *session)
 {
         session->server->counters.leases -= session->leases.count;
         cairn_lease_table_finish(&session->leases);
+        cairn_block_pins_end_session(&session->server->block_pins, session);
         while (session->contexts)
                 cairn_context_close(session, session->contexts);
         assert(session->contexts_count == 0);

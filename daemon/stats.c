@@ -40,6 +40,7 @@ static const struct number own_numbers[] = {
     GAUGE(OWN, requests_bytes, "cairn_requests_bytes",
           "Memory of requests under way and of replies not yet sent."),
     GAUGE(OWN, leases, "cairn_leases", "Leases held by workers."),
+    GAUGE(OWN, block_pins, "cairn_block_pins", "Pins of workers on blocks."),
     GAUGE(OWN, contexts, "cairn_contexts", "Open contexts."),
     GAUGE(OWN, context_bytes, "cairn_context_bytes", "Memory of what was appended to contexts."),
     GAUGE(OWN, arenas, "cairn_arenas", "Registered arenas."),

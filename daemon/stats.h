@@ -30,6 +30,7 @@ struct cairn_counters {
         uint64_t requests_inflight;
         uint64_t requests_bytes; // of requests and of replies not yet sent
         uint64_t leases;
+        uint64_t block_pins;
         uint64_t contexts;            // open
         uint64_t contexts_unfinished; // open, or closed and still in use by a request
         uint64_t context_bytes;

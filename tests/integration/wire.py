@@ -444,8 +444,8 @@ class Daemon:
         assert code == expected, f"cairnd exited with {code}:\n" + "\n".join(self.lines[-60:])
 
 
-GAUGES = ("cairn_connections", "cairn_requests_inflight", "cairn_leases", "cairn_contexts", "cairn_context_bytes",
-          "cairn_arenas", "cairn_arena_bytes", "cairn_scorer_pending", "cairn_holds", "cairn_pins",
+GAUGES = ("cairn_connections", "cairn_requests_inflight", "cairn_leases", "cairn_block_pins", "cairn_contexts",
+          "cairn_context_bytes", "cairn_arenas", "cairn_arena_bytes", "cairn_scorer_pending", "cairn_holds", "cairn_pins",
           "cairn_io_inflight", "cairn_puts_waiting", "cairn_blocks_dirty")
 
 

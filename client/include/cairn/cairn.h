@@ -333,9 +333,32 @@ struct cairn_get_args {
 // call keeps blocks_at itself, and where it points, until its end; keys are read at once.
 CAIRN_API int cairn_get(struct cairn_client *client, struct cairn_call *call,
                         const struct cairn_get_args *args, int *ret_statuses);
+// CAIRN_ENOENT: it was not there; CAIRN_EHELD: it is pinned. purge: the caller's own pins do not
+// count, and end with it.
 CAIRN_API int cairn_delete(struct cairn_client *client, struct cairn_call *call, uint32_t space,
                            const struct cairn_key *keys, size_t count, bool purge,
                            int *ret_statuses);
+
+struct cairn_pin_args {
+        uint32_t space;
+        const struct cairn_key *keys;
+        size_t count;
+        const char *owner; // NULL: ""; who unpins names it again. At most 128 bytes
+        uint64_t for_ms;   // 0: until unpinned
+        bool hard;         // it outlives the connection; until unpinned, or the daemon ends
+};
+// Pins keep blocks in a local tier, and keep them from being deleted. Pinning again, by the same
+// owner, renews. Statuses: CAIRN_OK; CAIRN_ENOENT: no such block (unpin: no such pin of this tenant
+// and owner); CAIRN_EBUSY: too many pins.
+CAIRN_API int cairn_pin(struct cairn_client *client, struct cairn_call *call,
+                        const struct cairn_pin_args *args, int *ret_statuses);
+CAIRN_API int cairn_unpin(struct cairn_client *client, struct cairn_call *call, uint32_t space,
+                          const struct cairn_key *keys, size_t count, const char *owner,
+                          int *ret_statuses);
+// Brings blocks into RAM, as many as it has room for; ends when they are there. Keys that are not
+// stored are passed over.
+CAIRN_API int cairn_prefetch(struct cairn_client *client, struct cairn_call *call, uint32_t space,
+                             const struct cairn_key *keys, size_t count, size_t *ret_loaded);
 
 // ---- contexts ----
 

@@ -117,6 +117,17 @@ class PutArgsStruct(Structure):
     ]
 
 
+class PinArgsStruct(Structure):
+    _fields_ = [
+        ("space", c_uint32),
+        ("keys", c_char_p),
+        ("count", c_size_t),
+        ("owner", c_char_p),
+        ("for_ms", c_uint64),
+        ("hard", c_bool),
+    ]
+
+
 class GetArgsStruct(Structure):
     _fields_ = [
         ("space", c_uint32),
@@ -362,6 +373,15 @@ _FUNCTIONS = {
     "cairn_put": (c_int, [_CLIENT, _CALL, POINTER(PutArgsStruct), POINTER(c_int)]),
     "cairn_get": (c_int, [_CLIENT, _CALL, POINTER(GetArgsStruct), POINTER(c_int)]),
     "cairn_delete": (c_int, [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_bool, POINTER(c_int)]),
+    "cairn_pin": (c_int, [_CLIENT, _CALL, POINTER(PinArgsStruct), POINTER(c_int)]),
+    "cairn_unpin": (
+        c_int,
+        [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_char_p, POINTER(c_int)],
+    ),
+    "cairn_prefetch": (
+        c_int,
+        [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, POINTER(c_size_t)],
+    ),
     "cairn_open_context": (
         c_int,
         [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, POINTER(ContextStruct)],

@@ -269,12 +269,57 @@ class Space:
         return blocks
 
     def delete(self, keys: Sequence[bytes], *, purge: bool = False) -> list[Status]:
-        """Removes blocks; one status a key (ENOENT: it was not there, EHELD: leased or pinned)."""
+        """Removes blocks; one status a key (ENOENT: it was not there, EHELD: it is pinned).
+
+        purge: this tenant's own pins do not count, and end with the block.
+        """
         statuses = (ctypes.c_int * max(1, len(keys)))()
         self.client._call(
             "cairn_delete", None, self._number, join_keys(keys), len(keys), purge, statuses
         )
         return [Status(status) for status in statuses[: len(keys)]]
+
+    def pin(
+        self,
+        keys: Sequence[bytes],
+        *,
+        owner: str = "",
+        hard: bool = False,
+        for_s: float | None = None,
+    ) -> list[Status]:
+        """Keeps blocks in a local tier, and from being deleted; one status a key.
+
+        Until unpinned by the same owner, for for_s seconds at most. hard: beyond this connection.
+        """
+        joined, name = join_keys(keys), owner.encode()
+        args = lib.PinArgsStruct(
+            self._number, joined, len(keys), name, max(1, int(for_s * 1000)) if for_s else 0, hard
+        )
+        statuses = (ctypes.c_int * max(1, len(keys)))()
+        self.client._call("cairn_pin", None, ctypes.byref(args), statuses)
+        return [Status(status) for status in statuses[: len(keys)]]
+
+    def unpin(self, keys: Sequence[bytes], *, owner: str = "") -> list[Status]:
+        """Ends pins of this owner; one status a key (ENOENT: there was none)."""
+        statuses = (ctypes.c_int * max(1, len(keys)))()
+        self.client._call(
+            "cairn_unpin",
+            None,
+            self._number,
+            join_keys(keys),
+            len(keys),
+            owner.encode(),
+            statuses,
+        )
+        return [Status(status) for status in statuses[: len(keys)]]
+
+    def prefetch(self, keys: Sequence[bytes]) -> int:
+        """Brings blocks into RAM, as many as it has room for; returns how many are there now."""
+        loaded = ctypes.c_size_t()
+        self.client._call(
+            "cairn_prefetch", None, self._number, join_keys(keys), len(keys), ctypes.byref(loaded)
+        )
+        return loaded.value
 
     # ---- contexts ----
 
