@@ -4,10 +4,14 @@ cairn_target(cairn_client_objects)
 target_link_libraries(cairn_client_objects PUBLIC cairn_proto)
 
 add_library(cairn_static STATIC $<TARGET_OBJECTS:cairn_client_objects>)
-set_target_properties(cairn_static PROPERTIES OUTPUT_NAME cairn EXPORT_NAME static)
+set_target_properties(cairn_static PROPERTIES OUTPUT_NAME cairn_client)
 target_include_directories(cairn_static PUBLIC
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/client/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(cairn_static PUBLIC cairn_proto Threads::Threads)
+
+# The installed archive stands alone: client and proto in one (`pkg-config --static --libs cairn`).
+add_library(cairn_archive STATIC $<TARGET_OBJECTS:cairn_client_objects> $<TARGET_OBJECTS:cairn_proto>)
+set_target_properties(cairn_archive PROPERTIES OUTPUT_NAME cairn)
 
 add_library(cairn SHARED $<TARGET_OBJECTS:cairn_client_objects>)
 set_target_properties(cairn PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
@@ -17,6 +21,7 @@ target_link_libraries(cairn PRIVATE cairn_proto Threads::Threads)
 target_link_options(cairn PRIVATE -Wl,--exclude-libs,ALL)
 
 install(TARGETS cairn EXPORT cairn-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS cairn_archive ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY client/include/cairn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT cairn-targets NAMESPACE cairn:: FILE cairn-config.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cairn)
