@@ -5,8 +5,8 @@
 
 Teacher-forces a gold answer (for prose: the model's own greedy one) over each method and prints
 method x budget: recall, attention mass lost, output error, KL, agreement, rise of the negative
-log-likelihood, bytes a step. cairnd does what is named cairn-*, exact-topk, chunk-mean and quest;
-yakv and nacl-drop are the NumPy references of reference.py.
+log-likelihood, bytes a step. cairnd does what is named cairn-*, nacl-drop, nacl-demote, exact-topk, chunk-mean
+and quest; yakv and nacl-numpy (which drops) are the NumPy references of reference.py.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import numpy as np
 import cairn
 import documents
 import fidelity_report
+import fidelity_retention
 import metrics
 import reference
 from private_daemon import PrivateDaemon
@@ -49,7 +50,7 @@ METHODS = [  # name, space, share, options of a retrieval
     ("cairn-2b+rest", "2b", 0.01, {"rest": True}),
     ("cairn-2b+rest", "2b", 0.005, {"rest": True}),
 ]
-QUICK = {"exact-topk", "chunk-mean", "cairn-2b", "cairn-2b+rest"}
+QUICK = {"exact-topk", "chunk-mean", "cairn-2b", "cairn-2b+rest"} | fidelity_retention.NAMES
 RERANK = {"gemma3": 3.0}  # candidates a chosen row; others take the daemon's default
 
 
@@ -196,10 +197,27 @@ def served_methods(client, case, wanted):
         space.delete(keys)
 
 
+def retained_methods(client, case, wanted):
+    """Rows of what the daemon's Retain keeps: dropped for good, or demoted and still found."""
+    steps = max(1, len(case.answer) - 1)
+    if wanted is not None and not wanted & fidelity_retention.NAMES:
+        return
+    space = client.open_space(space_config(case.model, revision=case.kind, **SPACES["2b"]))
+    keys, context = put_chain(space, case)
+    with context:
+        for name, budget, attention in fidelity_retention.methods(case, context, SHARE,
+                                                                  RERANK.get(case.name, 0.0)):
+            if wanted is not None and name not in wanted:
+                continue
+            logits = case.model.score_answer(case.answer, case.first, case.cache.length, attention)
+            yield case.row(name, budget, logits, attention.report(steps))
+    space.delete(keys)
+
+
 def reference_methods(case, wanted):
     """Rows of the methods that only NumPy has."""
     builders = {"yakv": (SHARE, lambda: reference.Yakv(case.cache, share=SHARE)),
-                "nacl-drop": (0.2, lambda: reference.NaclDrop(case.cache, case.queries))}
+                "nacl-numpy": (0.2, lambda: reference.NaclDrop(case.cache, case.queries))}
     steps = max(1, len(case.answer) - 1)
     for name, (budget, build) in builders.items():
         if wanted is not None and name not in wanted:
@@ -231,6 +249,7 @@ def run(args):
                 with cairn.Client(daemon.socket, timeout_s=120) as client:
                     rows.append(full_row(case))
                     rows += served_methods(client, case, wanted)
+                    rows += retained_methods(client, case, wanted)
                 rows += reference_methods(case, wanted)
     return rows
 

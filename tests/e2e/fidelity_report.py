@@ -34,6 +34,8 @@ def goals(rows):
         exact, rest = found.get(("exact-topk", SHARE)), found.get(("cairn-2b+rest", SHARE))
         alone, yakv = found.get(("cairn-2b", SHARE)), found.get(("yakv", SHARE))
         mean, small = found.get(("chunk-mean", SHARE)), found.get(("cairn-2b+rest", 0.01))
+        drop, demote = found.get(("nacl-drop", 0.2)), found.get(("nacl-demote", 0.2 + SHARE))
+        whole = found.get(("nacl-demote+rest", 0.2 + SHARE))
         judged = [
             (rest, "KL of cairn-2b+rest is at most 0.004", lambda: rest["kl"] <= 0.004),
             (rest, "its agreement is at least 0.97", lambda: rest["agreement"] >= 0.97),
@@ -44,6 +46,9 @@ def goals(rows):
             (rest and mean, "its KL is below chunk means'", lambda: rest["kl"] < mean["kl"]),
             (small and exact, "1 % with the rest is no worse than exact top-k at 3.125 %",
              lambda: small["kl"] <= exact["kl"]),
+            (demote, "KL of nacl-demote is at most 0.015", lambda: demote["kl"] <= 0.015),
+            (demote and drop, "dropping costs twenty times its KL", lambda: drop["kl"] >= 20 * demote["kl"]),
+            (whole, "KL of nacl-demote+rest is at most 0.004", lambda: whole["kl"] <= 0.004),
         ]
         broken += [f"{where}: {text}" for there, text, holds in judged if there and not holds()]
     return broken

@@ -42,6 +42,13 @@ class QuickFidelity(unittest.TestCase):
         self.assertGreater(token["recall"], 2 * chunk["recall"])
         self.assertLess(token["mass_lost"], chunk["mass_lost"])
 
+    def test_what_is_demoted_keeps_the_answer_that_dropping_loses(self):
+        drop = self.by["nacl-drop", 0.2]
+        demote, rest = (self.by[name, 0.2 + 0.03125] for name in ("nacl-demote", "nacl-demote+rest"))
+        self.assertGreater(drop["kl"], 20 * demote["kl"])
+        self.assertGreater(demote["agreement"], drop["agreement"] + 0.1)
+        self.assertLess(rest["kl"], demote["kl"])
+
     def test_the_plot_shows_every_method(self):
         for method in {r["method"] for r in self.rows} - {"full"}:
             self.assertIn(f">{method}</text>", self.plot)

@@ -538,12 +538,18 @@ class Ending(RetainCase):
         return self.retrieve(c, self.rows.space, [context], [0], query, 4, {1: 8000}).counts
 
     def test_memory_is_bounded(self):
-        rows = Rows(raw_space(layers=1, kv_heads=2, k_dim=64, v_dim=0), 300, np.random.default_rng(15), proxies=1)
+        rows = Rows(raw_space(layers=1, block_tokens=256), 40000, np.random.default_rng(15), proxies=1)
         with self.daemon.connect() as c:
             context = self.context(c, rows, "memory", stored=0)
-            arena = c.arena(60000 * 4 * 64 * 4)
-            body = message({1: context, 2: message({2: [0, 300] , 3: 4, 4: region(arena.id, 0, arena.size)})})
-            self.assertEqual(c.call(RETAIN, body).status, OK)
+            arena = c.arena(40000 * 16 * 16 * 4)  # sparse: never read
+            ask = lambda proxies: c.call(RETAIN, message({1: context, 2: message(
+                {2: [0, proxies], 3: 16, 4: region(arena.id, 0, arena.size)}), 8: True}))
+            reply = ask(40000)
+            self.assertEqual(reply.status, ENOMEM)
+            self.assertIn("context_bytes", reply.text)
+            self.assertEqual(self.everything(c, context, rows, 0).counts, [40000] * 2)
+            self.assertEqual(ask(3).status, OK)
+            self.assertEqual(self.everything(c, context, rows, 0).counts, [8000] * 2)
             arena.close()
 
     def test_a_worker_that_writes_into_its_arena(self):
