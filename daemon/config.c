@@ -467,7 +467,14 @@ int cairn_config_resolve(struct cairn_config *config, char *ret_text)
                               config->metrics_address);
         if (config->socket[0] == '\0')
                 return REFUSE(ret_text, "configuration: socket is empty; name a path");
+        if (cairn_cpu_list_parse(config->scorer_cpus, &config->scorer_cpu_list) != CAIRN_OK)
+                return REFUSE(ret_text,
+                              "configuration: scorer_cpus = \"%.128s\": give numbers and ranges, "
+                              "each processor once, like 0,2-5",
+                              config->scorer_cpus);
         if (config->scorers == 0)
-                config->scorers = cairn_config_scorers_default();
+                config->scorers = config->scorer_cpu_list.count > 0
+                                      ? config->scorer_cpu_list.count
+                                      : cairn_config_scorers_default();
         return CAIRN_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "daemon/access.h"
+#include "daemon/cpu_list.h"
 #include "proto/limits.h"
 
 enum {
@@ -45,7 +46,9 @@ struct cairn_config {
         uint64_t context_bytes; // tails of open contexts, all together
         uint64_t request_bytes; // received requests under way, all together
         uint64_t scorers;
-        uint64_t scratch_bytes; // of each scorer
+        const char *scorer_cpus;
+        struct cairn_cpu_list scorer_cpu_list; // what it names
+        uint64_t scratch_bytes;                // of each scorer
         uint64_t queue_depth;
         uint64_t ack; // enum cairn_ack: what puts get at least
         uint64_t commit_delay_us;

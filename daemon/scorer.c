@@ -2,7 +2,9 @@
 #include "daemon/scorer.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -92,7 +94,8 @@ static void *scorer_main(void *arg)
         struct cairn_scorer *scorer = arg;
 
         scratch.size_max = scorer->scratch_bytes;
-        (void)pthread_mutex_lock(&scorer->mutex); // fails only when misused
+        (void)pthread_setname_np(pthread_self(), "scorer"); // for people; else it is cairnd
+        (void)pthread_mutex_lock(&scorer->mutex);           // fails only when misused
         for (;;) {
                 struct cairn_work *work;
 
@@ -147,8 +150,30 @@ static void executor_submit(struct cairn_executor *executor, struct cairn_work *
         cairn_scorer_submit((struct cairn_scorer *)executor, work);
 }
 
-// Signals are the loop thread's.
-static int start_threads(struct cairn_scorer *scorer, uint32_t threads)
+// An errno. The thread runs on cpus[index], if there are any.
+static int start_thread(struct cairn_scorer *scorer, uint32_t index,
+                        const struct cairn_cpu_list *cpus)
+{
+        pthread_attr_t attributes;
+        cpu_set_t set;
+        int error = pthread_attr_init(&attributes);
+
+        if (error != 0)
+                return error;
+        if (cpus && cpus->count > 0) {
+                CPU_ZERO(&set);
+                CPU_SET(cpus->cpus[index % cpus->count], &set);
+                error = pthread_attr_setaffinity_np(&attributes, sizeof(set), &set);
+        }
+        if (error == 0)
+                error = pthread_create(&scorer->threads[index], &attributes, scorer_main, scorer);
+        (void)pthread_attr_destroy(&attributes); // fails only when misused
+        return error;
+}
+
+// Signals are the loop thread's. Fewer threads than asked for will do; other processors will not.
+static int start_threads(struct cairn_scorer *scorer, uint32_t threads,
+                         const struct cairn_cpu_list *cpus)
 {
         sigset_t all;
         sigset_t before;
@@ -157,17 +182,18 @@ static int start_threads(struct cairn_scorer *scorer, uint32_t threads)
         (void)sigfillset(&all);
         (void)pthread_sigmask(SIG_SETMASK, &all, &before);
         while (scorer->threads_count < threads && error == 0) {
-                error = pthread_create(&scorer->threads[scorer->threads_count], NULL, scorer_main,
-                                       scorer);
+                error = start_thread(scorer, scorer->threads_count, cpus);
                 if (error == 0)
                         scorer->threads_count++;
         }
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        if (error == EINVAL)
+                return CAIRN_EINVAL;
         return scorer->threads_count > 0 ? CAIRN_OK : cairn_status_from_errno(error);
 }
 
 int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, uint64_t scratch_bytes,
-                        struct cairn_scorer **ret_scorer)
+                        const struct cairn_cpu_list *cpus, struct cairn_scorer **ret_scorer)
 {
         struct cairn_scorer *scorer =
             calloc(1, sizeof(*scorer) + threads * sizeof(scorer->threads[0]));
@@ -185,7 +211,7 @@ int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, uint64_t scratch_byte
         scorer->executor.submit = executor_submit;
         (void)pthread_mutex_init(&scorer->mutex, NULL); // default attributes: cannot fail
         (void)pthread_cond_init(&scorer->wake, NULL);   // as above
-        status = start_threads(scorer, threads);
+        status = start_threads(scorer, threads, cpus);
         if (status != CAIRN_OK) {
                 cairn_scorer_destroy(scorer, NULL, NULL);
                 return status;

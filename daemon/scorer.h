@@ -9,14 +9,16 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "daemon/cpu_list.h"
 #include "storage/executor.h"
 
 struct cairn_scorer;
 
-// Starts `threads` threads, each with up to scratch_bytes of memory of its own. CAIRN_ENOMEM or
-// CAIRN_EBUSY (no thread could be had).
+// Starts `threads` threads, each with up to scratch_bytes of memory of its own, and on a processor
+// of its own from `cpus`, in turn (NULL, or none in it: anywhere). CAIRN_ENOMEM or CAIRN_EBUSY (no
+// thread could be had); CAIRN_EINVAL: a processor that this process may not run on.
 int cairn_scorer_create(uv_loop_t *loop, uint32_t threads, uint64_t scratch_bytes,
-                        struct cairn_scorer **ret_scorer);
+                        const struct cairn_cpu_list *cpus, struct cairn_scorer **ret_scorer);
 // No work may be under way. `on_closed` runs on the loop when the memory is free.
 void cairn_scorer_destroy(struct cairn_scorer *scorer, void (*on_closed)(void *arg), void *arg);
 

@@ -360,7 +360,13 @@ static int start(struct cairn_server *server)
         if (status != CAIRN_OK)
                 return status;
         status = cairn_scorer_create(&server->loop, (uint32_t)server->config->scorers,
-                                     server->config->scratch_bytes, &server->scorer);
+                                     server->config->scratch_bytes,
+                                     &server->config->scorer_cpu_list, &server->scorer);
+        if (status == CAIRN_EINVAL) {
+                cairn_log(CAIRN_LOG_ERROR, "name processors that this process may run on",
+                          "cannot start scorers on scorer_cpus = %s", server->config->scorer_cpus);
+                return status;
+        }
         if (status != CAIRN_OK) {
                 cairn_log(CAIRN_LOG_ERROR, "lower scorers, or raise the limit of tasks",
                           "cannot start scorers");

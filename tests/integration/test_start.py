@@ -207,6 +207,28 @@ class Stopping(unittest.TestCase):
 
 
 class Configuration(unittest.TestCase):
+    def test_scorers_run_where_they_are_told_to(self):
+        allowed = sorted(os.sched_getaffinity(0))
+        daemon = Daemon(scorers="3", scorer_cpus=",".join(map(str, allowed[:2])))
+        self.addCleanup(daemon.stop)
+        places = []
+        for task in os.listdir(f"/proc/{daemon.process.pid}/task"):
+            with open(f"/proc/{daemon.process.pid}/task/{task}/status") as status:
+                fields = {name: value for name, _, value in (line.strip().partition(":\t") for line in status)}
+            if fields["Name"] == "scorer":
+                places.append(fields["Cpus_allowed_list"])
+        self.assertEqual(sorted(places), sorted(str(allowed[:2][i % len(allowed[:2])]) for i in range(3)))
+        text = run("--dump-config", "--scorer-cpus", "0,5-7").stdout
+        self.assertIn("scorers = auto ; 4 ", text, "one each")
+        for wrong in ("0,0", "3-1", "a", "1024"):
+            result = run("--check-config", "--scorer-cpus", wrong)
+            self.assertEqual(result.returncode, 78)
+            self.assertIn("scorer_cpus", result.stderr)
+        with tempfile.TemporaryDirectory() as directory:
+            result = run("--socket", directory + "/s", "--data-dir", directory + "/d", "--scorer-cpus", "1023")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("scorer_cpus", result.stderr)
+
     def test_case_38_a_misspelt_key(self):
         result = run("--ram-byte", "1GiB")
         self.assertEqual(result.returncode, 78)
