@@ -480,6 +480,22 @@ class Contexts(ClientCase):
         chosen = context.retrieve(1, every, count=30, rerank=1).positions[head]
         self.assertGreaterEqual(len(np.intersect1d(best, chosen)), 27)
 
+    def test_exported_landmarks_say_what_was_dropped(self):
+        sequence, context = self.open()
+        c = sequence.space.config
+        shape = (c.layers, 8, self.GROUP * c.kv_heads, c.k_dim)
+        kept = context.retain(self.rng.standard_normal(shape, np.float32), mode="drop")
+        context.append(sequence.k[:, :, :9], sequence.v[:, :, :9])  # these came later
+        for layer in range(c.layers):
+            found = context.export_landmarks(layer)
+            for head in range(c.kv_heads):
+                there = np.flatnonzero(found.present[head])
+                later = np.arange(sequence.tokens, sequence.tokens + 9)
+                wanted = np.concatenate([kept.positions[layer][head], later])
+                np.testing.assert_array_equal(there, wanted)
+                k, _ = context.fetch_rows(layer, [there[:5] if h == head else [] for h in range(2)])
+                np.testing.assert_allclose(k[head], found.keys(head)[there[:5]], atol=1.5)
+
     def test_exports_are_for_spaces_with_landmarks(self):
         _, context = self.open(landmark_bits=0, k_codec="raw", v_codec="raw")
         with self.assertRaises(cairn.Unsupported):
