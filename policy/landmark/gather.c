@@ -2,6 +2,10 @@
 #include "policy/landmark/selection.h"
 #include "proto/status.h"
 
+enum {
+        PREFETCH_AHEAD = 8
+};
+
 bool cairn_cursor_seek(struct cairn_cursor *cursor, uint32_t position)
 {
         const struct cairn_landmark_piece *pieces = cursor->pieces;
@@ -82,20 +86,28 @@ static void write_v(struct gather *g, const struct cairn_landmark_piece *piece, 
                 cairn_row_to_raw(g->kernels, row, g->out_dtype, dim, ret);
 }
 
-static void prefetch_rows(const struct cairn_landmark_layout *l,
-                          const struct cairn_landmark_piece *piece, uint32_t token)
+// Inline, or the compiler drops the calls: they seem to do nothing.
+static inline __attribute__((always_inline)) void prefetch(const uint8_t *at, uint32_t bytes)
+{
+        for (const uint8_t *end = at + bytes; at < end; at += 64)
+                __builtin_prefetch(at);
+}
+
+// Coded rows and their scales: the scales are as far from the cache as the rows.
+static inline __attribute__((always_inline)) void prefetch_rows(
+    const struct cairn_landmark_layout *l, const struct cairn_landmark_piece *piece, uint32_t token)
 {
         const uint8_t *code_run = piece->code_run;
         if (!code_run)
                 return;
+        if (l->k_row_scales != CAIRN_LANDMARK_NONE)
+                __builtin_prefetch(code_run + l->k_row_scales + (size_t)token * 4);
+        if (l->v_row_scales != CAIRN_LANDMARK_NONE)
+                __builtin_prefetch(code_run + l->v_row_scales + (size_t)token * 4);
         if (l->k_rows != CAIRN_LANDMARK_NONE)
-                for (uint32_t at = 0; at < l->k_row_bytes; at += 64)
-                        __builtin_prefetch(code_run + l->k_rows + (size_t)token * l->k_row_bytes +
-                                           at);
+                prefetch(code_run + l->k_rows + (size_t)token * l->k_row_bytes, l->k_row_bytes);
         if (l->v_rows != CAIRN_LANDMARK_NONE)
-                for (uint32_t at = 0; at < l->v_row_bytes; at += 64)
-                        __builtin_prefetch(code_run + l->v_rows + (size_t)token * l->v_row_bytes +
-                                           at);
+                prefetch(code_run + l->v_rows + (size_t)token * l->v_row_bytes, l->v_row_bytes);
 }
 
 int cairn_landmark_gather(const struct cairn_landmark_layout *layout,
@@ -115,7 +127,8 @@ int cairn_landmark_gather(const struct cairn_landmark_layout *layout,
         g.reader.kernels = g.kernels;
         ret_v = s->v_dim ? ret_v : NULL;
         for (uint32_t i = 0; i < n_positions; i++) {
-                if (i + 8 < n_positions && cairn_cursor_seek(&ahead, positions[i + 8]))
+                if (i + PREFETCH_AHEAD < n_positions &&
+                    cairn_cursor_seek(&ahead, positions[i + PREFETCH_AHEAD]))
                         prefetch_rows(layout, &pieces[ahead.piece], ahead.token);
                 if (!cairn_cursor_seek(&cursor, positions[i]))
                         return CAIRN_ENOENT;
