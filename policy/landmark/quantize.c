@@ -304,10 +304,11 @@ static void encode_values(struct encoder *e, const uint8_t *v_rows, uint32_t n)
         const struct cairn_landmark_layout *l = e->layout;
         uint32_t v_dim = l->shape.v_dim;
         size_t raw_bytes = (size_t)v_dim * cairn_dtype_bytes(l->shape.dtype);
+        uint32_t padded = cairn_round_up(v_dim, 32); // as value codes want it
         for (uint32_t t = 0; t < n; t++) {
                 uint8_t *bytes = e->out + l->v_rows + (size_t)t * l->v_row_bytes;
                 (void)cairn_row_from_raw(e->kernels, v_rows + t * raw_bytes, l->shape.dtype, v_dim,
-                                         CAIRN_DIM_PADDED_MAX, e->coded); // non-finite counts as 0
+                                         padded, e->coded); // non-finite counts as 0
                 if (l->shape.v_codec == CAIRN_ROW_Q8)
                         put_float(e->out, l->v_row_scales, t,
                                   e->kernels->to_int8(e->coded, l->v_row_bytes, (int8_t *)bytes));
