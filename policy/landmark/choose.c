@@ -29,16 +29,13 @@ static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t cand
         const uint8_t *row = code_run + l->k_rows + (size_t)token * l->k_row_bytes;
         for (uint32_t at = 0; at < l->k_row_bytes; at += 64)
                 __builtin_prefetch(row + at);
-        for (uint32_t q = 0; q < s->n_queries; q++)
-                __builtin_prefetch(s->scores + (size_t)q * s->n_slots + s->candidates[candidate]);
         if (l->k_row_scales != CAIRN_LANDMARK_NONE)
                 __builtin_prefetch(code_run + l->k_row_scales + (size_t)token * 4);
 }
 
-// Scores the candidates by their rows and takes their landmark scores out of the scan's.
+// Scores the candidates by their rows.
 static void rerank(struct cairn_landmark_selection *s)
 {
-        memset(s->noise, 0, s->n_queries * sizeof(float));
         for (uint32_t i = 0; i < s->n_candidates; i++) {
                 if (i + PREFETCH_AHEAD < s->n_candidates)
                         prefetch_row(s, i + PREFETCH_AHEAD);
@@ -48,20 +45,30 @@ static void rerank(struct cairn_landmark_selection *s)
                 uint32_t run = s->run_base[p] + token / cairn_piece_run_tokens(s->layout, piece);
                 cairn_score_row(s->layout, s->kernels, &s->query, piece, token, s->run_mean + run,
                                 s->n_runs_padded, s->candidate_scores + i, s->stride);
-                for (uint32_t q = 0; q < s->n_queries; q++) {
-                        float *score = &s->scores[(size_t)q * s->n_slots + s->candidates[i]];
-                        float gap = s->candidate_scores[(size_t)q * s->stride + i] - *score;
-                        if (fabsf(gap) <= FLT_MAX)
-                                s->noise[q] = s->noise[q] + gap * gap;
-                        s->candidate_landmarks[(size_t)q * s->stride + i] = *score;
-                        *score = -INFINITY;
-                }
         }
-        for (uint32_t q = 0; q < s->n_queries; q++)
-                for (uint32_t i = s->n_candidates; i < s->stride; i++) {
-                        s->candidate_scores[(size_t)q * s->stride + i] = -INFINITY;
-                        s->candidate_landmarks[(size_t)q * s->stride + i] = -INFINITY;
+}
+
+// Collects the candidates' landmark scores, and how far re-ranking moved them.
+static void compare(struct cairn_landmark_selection *s)
+{
+        uint32_t n = s->n_candidates;
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                const float *slots = s->scores + (size_t)q * s->n_slots;
+                float *scores = s->candidate_scores + (size_t)q * s->stride;
+                float *landmarks = s->candidate_landmarks + (size_t)q * s->stride;
+                for (uint32_t i = 0; i < n; i++) {
+                        uint32_t ahead = cairn_min_u32(i + 2 * PREFETCH_AHEAD, n - 1);
+                        __builtin_prefetch(slots + s->candidates[ahead]);
+                        float landmark = slots[s->candidates[i]], gap = scores[i] - landmark;
+                        landmarks[i] = landmark;
+                        s->candidate_work[i] = fabsf(gap) <= FLT_MAX ? gap : 0;
                 }
+                for (uint32_t i = n; i < s->stride; i++) {
+                        scores[i] = landmarks[i] = -INFINITY;
+                        s->candidate_work[i] = 0;
+                }
+                s->noise[q] = s->kernels->dot(s->candidate_work, s->candidate_work, s->stride);
+        }
 }
 
 // Sums up a query head's runs again, without the candidates.
@@ -70,6 +77,8 @@ static float sum_others(struct cairn_landmark_selection *s, uint32_t q)
         uint32_t done = UINT32_MAX;
         float *run_max = s->run_max + (size_t)q * s->n_runs_padded;
         float *run_sum = s->run_sum + (size_t)q * s->n_runs_padded;
+        for (uint32_t i = 0; i < s->n_candidates; i++)
+                s->scores[(size_t)q * s->n_slots + s->candidates[i]] = -INFINITY;
         for (uint32_t i = 0; i < s->n_candidates; i++) {
                 uint32_t p = s->candidate_pieces[i];
                 const struct cairn_landmark_piece *piece = &s->request->pieces[p];
@@ -109,6 +118,18 @@ static void weigh_others(struct cairn_landmark_selection *s)
 }
 
 // ---- Budgets ----
+
+// ret_work = scores, but -inf where `chosen` is not as asked.
+static void keep_only(const struct cairn_landmark_selection *s, const float *scores, bool chosen,
+                      float *ret_work)
+{
+        uint32_t unwanted = chosen ? 0 : 1;
+        for (uint32_t i = 0; i < s->stride; i++) { // no branch: half of them would be mispredicted
+                uint32_t out = 0u - (s->chosen[i] == unwanted);
+                ret_work[i] = cairn_float_of((cairn_bits_of(scores[i]) & ~out) |
+                                             (cairn_bits_of(-INFINITY) & out));
+        }
+}
 
 static void choose_all_above(struct cairn_landmark_selection *s, int32_t key, uint32_t k)
 {
@@ -155,8 +176,7 @@ static uint32_t count_for_mass(struct cairn_landmark_selection *s, const float *
                 choose_count(s, middle);
                 for (uint32_t q = 0; q < s->n_queries && holds; q++) {
                         const float *scores = s->candidate_scores + (size_t)q * s->stride;
-                        for (uint32_t i = 0; i < s->stride; i++)
-                                s->candidate_work[i] = s->chosen[i] ? scores[i] : -INFINITY;
+                        keep_only(s, scores, true, s->candidate_work);
                         float lse = cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride);
                         holds = lse_all[q] == -INFINITY ||
                                 cairn_exp_negative(lse - lse_all[q]) >= s->request->target ||
@@ -187,14 +207,10 @@ static void choose(struct cairn_landmark_selection *s, const float *lse_all)
 // both ways: variance v a score. Independent noise of log-normal terms changes R by sqrt((e^v - 1)
 // * largest weight / R) of itself at most, and raises it by e^(v/2) on average; both go into the
 // bar. Candidates were picked for high landmark scores, so v is rather too large.
-static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, float lse_chosen,
-                        float lse_all)
+// cutoff: the least rank of a candidate; no other token has a larger.
+static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, int32_t cutoff,
+                        float lse_chosen, float lse_all)
 {
-        int32_t cutoff = INT32_MAX; // the least rank of a candidate: no other token has a larger
-        for (uint32_t i = 0; i < s->n_candidates; i++) {
-                int32_t key = s->keys[s->candidates[i]];
-                cutoff = key < cutoff ? key : cutoff;
-        }
         if (lse_all == -INFINITY || s->lse_others[q] == -INFINITY || s->n_candidates == 0)
                 return 0;
         double v = (double)s->noise[q] / s->n_candidates;
@@ -210,19 +226,16 @@ static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, fl
         return (float)(mass * others * sqrt(noise + bias * bias));
 }
 
-// Leaves the scores as the rest wants them: candidates that were not chosen get their re-rank
-// scores back.
+// Leaves the scores as the rest wants them: -inf for the chosen, re-rank scores for candidates that
+// were not.
 static void leave_rest(struct cairn_landmark_selection *s)
 {
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 const float *scores = s->candidate_scores + (size_t)q * s->stride;
                 float *slots = s->scores + (size_t)q * s->n_slots;
-                for (uint32_t i = 0; i < s->stride; i++)
-                        s->candidate_work[i] =
-                            i < s->n_candidates && !s->chosen[i] ? scores[i] : -INFINITY;
+                keep_only(s, scores, false, s->candidate_work);
                 for (uint32_t i = 0; i < s->n_candidates; i++)
-                        if (!s->chosen[i])
-                                slots[s->candidates[i]] = scores[i];
+                        slots[s->candidates[i]] = s->candidate_work[i];
                 s->lse_rest[q] =
                     cairn_lse_add(cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride),
                                   s->lse_others[q]);
@@ -232,7 +245,12 @@ static void leave_rest(struct cairn_landmark_selection *s)
 static void write_result(struct cairn_landmark_selection *s, struct cairn_landmark_result *result)
 {
         bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
+        int32_t cutoff = INT32_MAX;
         uint32_t n = 0;
+        for (uint32_t i = 0; result->mass_error && i < s->n_candidates; i++) {
+                int32_t key = s->keys[s->candidates[i]];
+                cutoff = key < cutoff ? key : cutoff;
+        }
         for (uint32_t i = 0; i < s->n_candidates; i++) {
                 if (!s->chosen[i])
                         continue;
@@ -244,13 +262,12 @@ static void write_result(struct cairn_landmark_selection *s, struct cairn_landma
         }
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 const float *scores = s->candidate_scores + (size_t)q * s->stride;
-                for (uint32_t i = 0; i < s->stride; i++)
-                        s->candidate_work[i] = s->chosen[i] ? scores[i] : -INFINITY;
+                keep_only(s, scores, true, s->candidate_work);
                 result->lse_chosen[q] =
                     cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride);
                 if (result->mass_error)
                         result->mass_error[q] =
-                            mass_error(s, q, result->lse_chosen[q], result->lse_all[q]);
+                            mass_error(s, q, cutoff, result->lse_chosen[q], result->lse_all[q]);
         }
         result->n_chosen = n;
         result->n_eligible = s->n_eligible;
@@ -265,6 +282,7 @@ void cairn_landmark_select_finish(struct cairn_landmark_selection *s,
                    s->candidates);
         locate(s);
         rerank(s);
+        compare(s);
         weigh_others(s);
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 float lse =

@@ -220,9 +220,19 @@ ALWAYS void row_dots_of(const int8_t *row, uint32_t bytes, const int16_t *querie
                 __m256i x =
                     _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(row + j)));
                 CAIRN_UNROLL
-                for (uint32_t q = 0; q < n; q++)
+                for (uint32_t q = 0; q < n; q++) {
                         sums[q] = _mm256_add_epi32(
                             sums[q], _mm256_madd_epi16(x, load32(queries + (size_t)q * bytes + j)));
+                        STAY(sums[q]);
+                }
+        }
+        if (n == 4) {
+                __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
+                                                _mm256_hadd_epi32(sums[2], sums[3]));
+                _mm_storeu_si128((__m128i *)(void *)ret_dots,
+                                 _mm_add_epi32(_mm256_castsi256_si128(all),
+                                               _mm256_extracti128_si256(all, 1)));
+                return;
         }
         CAIRN_UNROLL
         for (uint32_t q = 0; q < n; q++)
