@@ -38,10 +38,23 @@ static double gather_rows(const struct cairn_bench_keys *s, const uint32_t *posi
         return cairn_bench_now_s() - start;
 }
 
+// Attention over the same rows, by all queries of the group.
+static double attend_rows(const struct cairn_bench_keys *s, const uint32_t *positions,
+                          void *scratch, struct cairn_landmark_partial *partial)
+{
+        double start = cairn_bench_now_s();
+        for (uint32_t c = 0; c < s->contexts; c++) {
+                struct cairn_landmark_request r = cairn_bench_keys_request(s, c);
+                if (cairn_landmark_attend(&r, positions, s->k, scratch, partial) != CAIRN_OK)
+                        abort();
+        }
+        return cairn_bench_now_s() - start;
+}
+
 int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_report)
 {
         struct cairn_bench_keys s;
-        double ours[CAIRN_BENCH_ROUNDS], copies[CAIRN_BENCH_ROUNDS];
+        double ours[CAIRN_BENCH_ROUNDS], copies[CAIRN_BENCH_ROUNDS], attends[CAIRN_BENCH_ROUNDS];
         uint32_t dtype =
             cairn_bench_flag_set(argc, argv, "f16") ? CAIRN_DTYPE_F16 : CAIRN_DTYPE_F32;
         if (cairn_bench_keys_init(&s, argc, argv, (size_t)128 << 20) < 0)
@@ -52,9 +65,15 @@ int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_rep
         memset(to, 0, (size_t)s.k * s.layout.shape.k_dim * 8);
         for (uint32_t i = 0; i < s.k; i++)
                 positions[i] = (uint32_t)(((double)i + cairn_bench_uniform()) / s.k * s.tokens);
+        struct cairn_landmark_request request = cairn_bench_keys_request(&s, 0);
+        void *scratch = cairn_bench_allocate(cairn_landmark_attend_scratch_bytes(&request));
+        struct cairn_landmark_partial partial = {
+            .out = cairn_bench_allocate((size_t)s.queries * s.layout.shape.v_dim * sizeof(float)),
+            .lse = cairn_bench_allocate(s.queries * sizeof(float))};
         for (int i = 0; i < CAIRN_BENCH_ROUNDS; i++) {
                 copies[i] = copy_rows(&s, positions, to);
                 ours[i] = gather_rows(&s, positions, dtype, to);
+                attends[i] = attend_rows(&s, positions, scratch, &partial);
         }
         double rows = (double)s.contexts * s.k;
         double our = cairn_bench_quantile(ours, CAIRN_BENCH_ROUNDS, 0.5);
@@ -66,6 +85,12 @@ int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_rep
         ret_report->value = our / rows * 1e9;
         ret_report->baseline = copy / rows * 1e9;
         ret_report->ratio = copy / our;
+        double attend = cairn_bench_quantile(attends, CAIRN_BENCH_ROUNDS, 0.5);
+        cairn_bench_extra(ret_report, "attend_ns_per_row", attend / rows * 1e9);
+        cairn_bench_extra(ret_report, "attend_to_gather", attend / our);
+        free(scratch);
+        free(partial.out);
+        free(partial.lse);
         free(positions);
         free(to);
         cairn_bench_keys_finish(&s);

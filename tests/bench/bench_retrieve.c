@@ -29,8 +29,9 @@ struct setup {
         uint64_t result_bytes;
         double *samples;
         double *floors;
+        double *kernels;   // seconds of the kernels alone, of one thread's share
+        double *overheads; // what is left of a sample beside them
         uint64_t bytes_scanned;
-        uint64_t kernel_ns;
 };
 
 static int fail(const struct setup *setup, const char *what, int status)
@@ -140,6 +141,7 @@ static int measure(struct setup *setup, size_t *ret_samples)
         struct cairn_selection selection;
         struct cairn_bench_echo echo;
         uint64_t *memory = NULL;
+        double scorers = cairn_bench_daemon_stat(&setup->daemon, "cairn_scorer_threads", "");
         size_t samples = 0;
         double end_s;
         int status = CAIRN_OK;
@@ -165,7 +167,9 @@ static int measure(struct setup *setup, size_t *ret_samples)
                 status = cairn_retrieve(setup->daemon.client, NULL, &args, setup->result,
                                         setup->result_bytes, &selection);
                 setup->samples[samples] = cairn_bench_now_s() - begin_s;
-                setup->kernel_ns += selection.kernel_ns;
+                setup->kernels[samples] =
+                    1e-9 * (double)selection.kernel_ns / (scorers > 1 ? scorers : 1);
+                setup->overheads[samples] = setup->samples[samples] - setup->kernels[samples];
                 setup->floors[samples++] =
                     cairn_bench_echo_s(&echo) + read_s(memory, setup->bytes_scanned);
         }
@@ -196,7 +200,10 @@ static void report_of(struct setup *setup, size_t samples, struct cairn_bench_re
         cairn_bench_extra(report, "baseline_p99_us",
                           1e6 * cairn_bench_quantile(setup->floors, samples, 0.99));
         cairn_bench_extra(report, "ns_per_token_head", 1e3 * report->value / units);
-        cairn_bench_extra(report, "kernel_us", 1e-3 * (double)setup->kernel_ns / (double)samples);
+        cairn_bench_extra(report, "kernel_us",
+                          1e6 * cairn_bench_quantile(setup->kernels, samples, 0.5));
+        cairn_bench_extra(report, "overhead_us",
+                          1e6 * cairn_bench_quantile(setup->overheads, samples, 0.5));
         cairn_bench_extra(report, "bytes_scanned", (double)setup->bytes_scanned);
         cairn_bench_extra(report, "result_bytes", (double)setup->result_bytes);
         cairn_bench_extra(report, "samples", (double)samples);
@@ -225,7 +232,9 @@ int cairn_bench_retrieve(int argc, char **argv, struct cairn_bench_report *ret_r
         c->dtype = CAIRN_DTYPE_F32;
         setup.samples = calloc(SAMPLES_MAX, sizeof(*setup.samples));
         setup.floors = calloc(SAMPLES_MAX, sizeof(*setup.floors));
-        if (setup.samples && setup.floors &&
+        setup.kernels = calloc(SAMPLES_MAX, sizeof(*setup.kernels));
+        setup.overheads = calloc(SAMPLES_MAX, sizeof(*setup.overheads));
+        if (setup.samples && setup.floors && setup.kernels && setup.overheads &&
             cairn_bench_daemon_start(argc, argv, 1ull << 30, 0, &setup.daemon) == 0) {
                 status = open_all(&setup);
                 if (status == CAIRN_OK)
@@ -238,5 +247,7 @@ int cairn_bench_retrieve(int argc, char **argv, struct cairn_bench_report *ret_r
         }
         free(setup.samples);
         free(setup.floors);
+        free(setup.kernels);
+        free(setup.overheads);
         return status == CAIRN_OK ? 0 : -1;
 }
