@@ -62,7 +62,8 @@ struct cairn_config {
         uint64_t force_sync_device;
         uint64_t force_buffered;
         uint64_t nvme_second_use;
-        uint64_t log_format; // 1: JSON
+        uint64_t verify_rate; // bytes a second
+        uint64_t log_format;  // 1: JSON
         uint64_t slow_request_ms;
         const char *metrics_address;
         const char *allowed_uids;

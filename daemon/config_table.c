@@ -114,6 +114,8 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Do not use O_DIRECT.", FIXED},
     {"nvme_second_use", CAIRN_CONFIG_BOOL, 0, AT(nvme_second_use), "no", 0, 1, NULL,
      "Write back only blocks that were used again.", FIXED},
+    {"verify_rate", CAIRN_CONFIG_BYTES, 0, AT(verify_rate), "200MiB", 1 * MIB, 1 * TIB, NULL,
+     "Bytes a second that Verify reads when it is asked for no other rate.", LIVE},
     {"isa", CAIRN_CONFIG_TEXT, 0, AT(isa), "", 0, 0, NULL,
      "Force the kernels: scalar, avx2, avx512, amx or neon (empty: the best there is).", FIXED},
 };

@@ -7,6 +7,7 @@
 #include "daemon/config.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/verify_offline.h"
 #include "policy/landmark/landmark.h"
 #include "proto/status.h"
 
@@ -34,6 +35,8 @@ int main(int argc, char **argv)
         int status;
         int code = 0;
 
+        if (cairn_verify_offline_main(argc, argv, &code))
+                return code;
         cairn_config_init(&config);
         status = cairn_config_load(&config, argc, argv, environ, &action, text);
         if (action == CAIRN_CONFIG_HELP) {

@@ -48,6 +48,8 @@ void cairn_serve_plan(struct cairn_request *request);
 void cairn_serve_stats(struct cairn_request *request);
 void cairn_serve_reload(struct cairn_request *request);
 void cairn_serve_drain(struct cairn_request *request);
+// serve_verify.c
+void cairn_serve_verify(struct cairn_request *request);
 
 // ---- shared by the handlers of blocks ----
 

@@ -481,3 +481,54 @@ int cairn_catalog_file_load(struct cairn_catalog_file *file,
         *ret_bad_count = bad_count;
         return status;
 }
+
+// ---- reading what nobody has open ----
+
+static int read_databases(struct cairn_catalog_file *file)
+{
+        struct cairn_record_meta meta;
+        MDB_txn *txn;
+        int error = mdb_txn_begin(file->env, NULL, MDB_RDONLY, &txn);
+        if (error)
+                return status_of(error);
+        error = mdb_dbi_open(txn, "meta", 0, &file->meta);
+        if (!error)
+                error = mdb_dbi_open(txn, "spaces", 0, &file->spaces);
+        if (!error)
+                error = mdb_dbi_open(txn, "blocks", 0, &file->blocks);
+        int status = error ? status_of(error) : read_meta(file, txn, &meta);
+        if (status != CAIRN_OK) {
+                mdb_txn_abort(txn);
+                return status == CAIRN_ENOENT ? CAIRN_ECORRUPT : status;
+        }
+        return status_of(mdb_txn_commit(txn)); // nothing was written: it keeps the handles open
+}
+
+int cairn_catalog_file_read(const char *path, const struct cairn_catalog_visitor *visitor,
+                            uint64_t *ret_bad_count)
+{
+        struct cairn_catalog_file file = {0};
+        struct stat info;
+        if (lstat(path, &info) != 0)
+                return cairn_status_from_errno(errno);
+        if (!S_ISREG(info.st_mode))
+                return CAIRN_ECORRUPT;
+        if (info.st_size == 0)
+                return CAIRN_ENOENT;
+        if (access(path, R_OK) != 0)
+                return cairn_status_from_errno(errno);
+        if (!is_sound(path, (uint64_t)info.st_size))
+                return CAIRN_ECORRUPT;
+        int error = mdb_env_create(&file.env);
+        if (!error)
+                error = mdb_env_set_maxdbs(file.env, DATABASES_COUNT);
+        if (!error)
+                error = mdb_env_open(file.env, path,
+                                     MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0600);
+        int status = error ? status_of(error) : read_databases(&file);
+        if (status == CAIRN_OK)
+                status = cairn_catalog_file_load(&file, visitor, ret_bad_count);
+        if (file.env)
+                mdb_env_close(file.env);
+        return status;
+}

@@ -19,6 +19,10 @@ int cairn_catalog_file_set_generation(struct cairn_catalog_file *file, uint64_t 
 
 int cairn_catalog_file_load(struct cairn_catalog_file *file,
                             const struct cairn_catalog_visitor *visitor, uint64_t *ret_bad_count);
+// Visits the records of a file that nobody has open, which is opened for reading alone and stays as
+// it is. CAIRN_ENOENT; CAIRN_ECORRUPT: it is damaged, and nothing was visited.
+int cairn_catalog_file_read(const char *path, const struct cairn_catalog_visitor *visitor,
+                            uint64_t *ret_bad_count);
 // One transaction for the whole list; each op's status is set. True if anything was committed.
 bool cairn_catalog_file_write(struct cairn_catalog_file *file, struct cairn_catalog_op *first);
 

@@ -111,6 +111,8 @@ int cairn_device_files_list(struct cairn_device_files *files, uint32_t directory
                             void *arg);
 int cairn_device_files_open_slab(struct cairn_device_files *files, uint32_t directory,
                                  uint32_t slab, int *ret_file);
+// True if the name is that of a slab file.
+bool cairn_device_slab_parse(const char *name, uint32_t *ret_slab);
 int cairn_device_files_read(int file, uint64_t offset, void *bytes, size_t size_bytes);
 // Blocking; CREATE, REMOVE and SYNC on the thread that calls. Returns the status.
 int cairn_device_files_run(struct cairn_device_files *files, struct cairn_device_request *request);

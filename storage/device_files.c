@@ -22,7 +22,7 @@ static void slab_name(uint32_t slab, char ret_name[SLAB_NAME_BYTES])
         snprintf(ret_name, SLAB_NAME_BYTES, "%08x.slab", slab);
 }
 
-static bool slab_parse(const char *name, uint32_t *ret_slab)
+bool cairn_device_slab_parse(const char *name, uint32_t *ret_slab)
 {
         if (strlen(name) != 13 || strcmp(name + 8, ".slab") != 0)
                 return false;
@@ -129,7 +129,7 @@ int cairn_device_files_list(struct cairn_device_files *files, uint32_t directory
         for (struct dirent *entry = readdir(entries); entry; entry = readdir(entries)) {
                 uint32_t slab;
                 struct stat status;
-                if (!slab_parse(entry->d_name, &slab))
+                if (!cairn_device_slab_parse(entry->d_name, &slab))
                         continue;
                 if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
                     S_ISREG(status.st_mode))

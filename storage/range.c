@@ -210,7 +210,7 @@ int cairn_range_step(struct cairn_store *store, struct cairn_range *range)
                 ready(store, range, CAIRN_OK);
                 return CAIRN_OK;
         }
-        if (!cairn_block_is(block, CAIRN_BLOCK_STORED))
+        if (range->from_ram || !cairn_block_is(block, CAIRN_BLOCK_STORED))
                 return CAIRN_ENOENT;
         struct extent extent = extent_of(layout, part, range->first, range->count);
         struct cairn_range_load *load = calloc(1, sizeof(*load));

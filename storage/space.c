@@ -176,3 +176,9 @@ void cairn_store_space_info(const struct cairn_store *store, size_t index,
             .nvme_bytes = space->nvme_bytes,
         };
 }
+
+void cairn_block_shape(const struct cairn_store *store, const struct cairn_block *block,
+                       struct cairn_block_shape *ret_shape)
+{
+        *ret_shape = cairn_block_space(store, block)->layout.shape;
+}

@@ -167,6 +167,7 @@ struct cairn_range {
         uint32_t first;
         uint32_t count;
         bool from_nvme;           // though RAM has it: to see what the disk holds
+        bool from_ram;            // only what RAM has; else CAIRN_ENOENT
         uint64_t deadline_ms;     // of the clock; 0: none
         const void *bytes;        // of layer `first`; the others follow without gaps
         void *internal;           // the store's
@@ -196,6 +197,10 @@ int cairn_block_view(const struct cairn_store *store, const struct cairn_block *
 // there is none. Blocks that come meanwhile may be missed.
 uint32_t cairn_store_walk(struct cairn_store *store, uint32_t cursor,
                           struct cairn_block **ret_block);
+
+// Of the block's space.
+void cairn_block_shape(const struct cairn_store *store, const struct cairn_block *block,
+                       struct cairn_block_shape *ret_shape);
 
 // Checks the pinned bytes of layers [first, first + count) of one part again: CAIRN_OK or
 // CAIRN_ECORRUPT. Any thread.

@@ -22,9 +22,11 @@ struct cairn_cli {
         const char *socket_path;      // as given, or NULL
         double model_bytes_per_token; // doctor; 0: not given
         double prefill_rate;
-        double target_mass; // plan; 0: not given
-        const char *plot;   // plan: a file to draw in, or NULL
-        int argc;           // what follows the command and is no option
+        double target_mass;  // plan; 0: not given
+        uint64_t rate_bytes; // verify; 0: the daemon's
+        bool offline;        // verify
+        const char *plot;    // plan: a file to draw in, or NULL
+        int argc;            // what follows the command and is no option
         char **argv;
 };
 
@@ -35,7 +37,8 @@ struct cairn_cli_command {
         const char *summary;
         const char *example;
         int (*run)(struct cairn_cli *cli);
-        bool local; // needs no daemon
+        bool local;      // needs no daemon
+        bool long_lived; // an answer may take hours
 };
 
 int cairn_cli_ping(struct cairn_cli *cli);
@@ -46,6 +49,7 @@ int cairn_cli_doctor(struct cairn_cli *cli);
 int cairn_cli_plan(struct cairn_cli *cli);
 int cairn_cli_reload(struct cairn_cli *cli);
 int cairn_cli_drain(struct cairn_cli *cli);
+int cairn_cli_verify(struct cairn_cli *cli);
 
 // Prints the client's error to stderr; returns the exit code that fits.
 int cairn_cli_fail(const struct cairn_cli *cli, int status);
@@ -56,6 +60,8 @@ int cairn_cli_fail(const struct cairn_cli *cli, int status);
 void cairn_cli_json_text(FILE *to, const char *text);
 // A number: whole numbers without a fraction; NaN and infinities as null.
 void cairn_cli_json_number(FILE *to, double value);
+// "500MiB", as bytes. CAIRN_CLI_USAGE: it is none.
+int cairn_cli_parse_bytes(const char *text, uint64_t *ret_bytes);
 // "12.3 MiB" in ret_text[16].
 void cairn_cli_bytes(double bytes, char ret_text[16]);
 

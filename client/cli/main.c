@@ -7,25 +7,30 @@
 
 static const struct cairn_cli_command commands[] = {
     {"ping", "", "is the daemon there, and how fast does it answer", "cairnctl ping",
-     cairn_cli_ping, false},
+     cairn_cli_ping, false, false},
     {"stats", "[NAME]", "its counters and gauges; NAME: those that begin so",
-     "cairnctl stats cairn_blocks --json", cairn_cli_stats, false},
+     "cairnctl stats cairn_blocks --json", cairn_cli_stats, false, false},
     {"top", "[MS]", "tiers, rates and latencies, live; every MS milliseconds", "cairnctl top",
-     cairn_cli_top, false},
+     cairn_cli_top, false, false},
     {"spaces", "", "the spaces that it stores, with blocks and bytes", "cairnctl spaces",
-     cairn_cli_spaces, false},
+     cairn_cli_spaces, false, false},
     {"doctor", "[DIR]", "is this machine fit for cairnd, and what to change (DIR: for blocks)",
      "cairnctl doctor /srv/nvme0 --model-bytes-per-token 131072 --prefill-rate 4000",
-     cairn_cli_doctor, true},
+     cairn_cli_doctor, true, false},
     {"plan", "FILE", "what budgets would hold of a stored prompt (FILE: by cairn.save_proxies)",
-     "cairnctl plan prompt.proxies --target-mass 0.99 --plot plan.svg", cairn_cli_plan, false},
+     "cairnctl plan prompt.proxies --target-mass 0.99 --plot plan.svg", cairn_cli_plan, false,
+     false},
     {"reload", "", "the daemon reads its configuration again; says what changed", "cairnctl reload",
-     cairn_cli_reload, false},
+     cairn_cli_reload, false, false},
     {"drain", "[MS]", "the daemon writes all blocks back and stops, within MS milliseconds",
-     "cairnctl drain 30000", cairn_cli_drain, false},
+     "cairnctl drain 30000", cairn_cli_drain, false, false},
+    {"verify", "[DIR]", "checks all that is stored (with --offline: DIR, which no daemon has)",
+     "cairnctl verify --rate 500MiB", cairn_cli_verify, false, true},
 };
 enum {
-        COMMANDS = sizeof(commands) / sizeof(commands[0])
+        COMMANDS = sizeof(commands) / sizeof(commands[0]),
+        TIMEOUT_MS = 5000,
+        LONG_MS = 7 * 24 * 3600 * 1000,
 };
 
 static void usage(FILE *to)
@@ -34,21 +39,24 @@ static void usage(FILE *to)
         for (int i = 0; i < COMMANDS; i++)
                 fprintf(to, "  %-7s %-7s %s\n", commands[i].name, commands[i].arguments,
                         commands[i].summary);
-        fputs("\n"
-              "  --socket PATH  cairnd's socket (default: $CAIRN_SOCKET,\n"
-              "                 $XDG_RUNTIME_DIR/cairn/cairnd.sock, /run/cairn/cairnd.sock)\n"
-              "  --timeout MS   how long to wait for an answer (default 5000)\n"
-              "  --json         one JSON object on one line\n"
-              "  --model-bytes-per-token N, --prefill-rate R  (doctor) does loading pay: bytes of\n"
-              "                 K and V a token, and tokens a second that the model computes\n"
-              "  --target-mass X, --plot FILE.svg  (plan) attention mass to hold (default 0.99),\n"
-              "                 and a picture of the curve\n"
-              "  --help         this; after a command: about that command\n"
-              "  --version      the version\n"
-              "\n"
-              "exit codes: 0 fine, 1 the request failed, 2 wrong usage, 3 no daemon\n"
-              "example:    cairnctl --json stats cairn_blocks\n",
-              to);
+        fputs(
+            "\n"
+            "  --socket PATH  cairnd's socket (default: $CAIRN_SOCKET,\n"
+            "                 $XDG_RUNTIME_DIR/cairn/cairnd.sock, /run/cairn/cairnd.sock)\n"
+            "  --timeout MS   how long to wait for an answer (default 5000; verify: a week)\n"
+            "  --json         one JSON object on one line\n"
+            "  --model-bytes-per-token N, --prefill-rate R  (doctor) does loading pay: bytes of\n"
+            "                 K and V a token, and tokens a second that the model computes\n"
+            "  --target-mass X, --plot FILE.svg  (plan) attention mass to hold (default 0.99),\n"
+            "                 and a picture of the curve\n"
+            "  --rate BYTES   (verify) a second, like 500MiB (default: the daemon's verify_rate)\n"
+            "  --offline      (verify) check DIR[:DIR...] itself, reading alone, by cairnd's help\n"
+            "  --help         this; after a command: about that command\n"
+            "  --version      the version\n"
+            "\n"
+            "exit codes: 0 fine, 1 the request failed, 2 wrong usage, 3 no daemon\n"
+            "example:    cairnctl --json stats cairn_blocks\n",
+            to);
 }
 
 static void command_usage(const struct cairn_cli_command *command)
@@ -76,6 +84,8 @@ struct options {
         double prefill_rate;
         double target_mass;
         const char *plot;
+        uint64_t rate_bytes;
+        bool offline;
 };
 
 static int parse_positive(const char *name, const char *text, double *ret_value)
@@ -119,6 +129,8 @@ static int parse(int argc, char **argv, struct options *ret_options)
             {"prefill-rate", required_argument, NULL, 'p'},
             {"target-mass", required_argument, NULL, 'g'},
             {"plot", required_argument, NULL, 'l'},
+            {"rate", required_argument, NULL, 'r'},
+            {"offline", no_argument, NULL, 'o'},
             {0},
         };
         int option;
@@ -146,6 +158,12 @@ static int parse(int argc, char **argv, struct options *ret_options)
                                 return CAIRN_CLI_USAGE;
                         break;
                 case 'l': ret_options->plot = optarg; break;
+                case 'r':
+                        if (cairn_cli_parse_bytes(optarg, &ret_options->rate_bytes) == CAIRN_CLI_OK)
+                                break;
+                        fprintf(stderr, "cairnctl: --rate %s: bytes like 500MiB, please\n", optarg);
+                        return CAIRN_CLI_USAGE;
+                case 'o': ret_options->offline = true; break;
                 case 'j': ret_options->json = true; break;
                 case 'h': ret_options->help = true; break;
                 case 'v': ret_options->version = true; break;
@@ -172,13 +190,18 @@ static int run(const struct cairn_cli_command *command, const struct options *op
                                 .model_bytes_per_token = options->model_bytes_per_token,
                                 .prefill_rate = options->prefill_rate,
                                 .target_mass = options->target_mass,
-                                .plot = options->plot};
+                                .plot = options->plot,
+                                .rate_bytes = options->rate_bytes,
+                                .offline = options->offline};
+        struct cairn_client_options client = options->client;
         char text[640] = "";
         int status = CAIRN_OK;
         int code;
 
-        if (!command->local)
-                status = cairn_client_create(&options->client, &cli.client, text, sizeof(text));
+        if (client.timeout_ms == 0)
+                client.timeout_ms = command->long_lived ? LONG_MS : TIMEOUT_MS;
+        if (!command->local && !options->offline)
+                status = cairn_client_create(&client, &cli.client, text, sizeof(text));
 
         if (status != CAIRN_OK) {
                 fprintf(stderr, "cairnctl: %s\n", text);
@@ -195,7 +218,9 @@ static int run(const struct cairn_cli_command *command, const struct options *op
 
 int main(int argc, char **argv)
 {
-        struct options options = {.client = {.name = "cairnctl", .timeout_ms = 5000}};
+        struct options options = {.client = {
+                                      .name = "cairnctl",
+                                  }};
         const struct cairn_cli_command *command;
 
         if (parse(argc, argv, &options) != CAIRN_CLI_OK)
@@ -216,6 +241,10 @@ int main(int argc, char **argv)
                 if (optind < argc)
                         fprintf(stderr, "cairnctl: no command is called %s\n\n", argv[optind]);
                 usage(stderr);
+                return CAIRN_CLI_USAGE;
+        }
+        if (options.offline && command->run != cairn_cli_verify) {
+                fprintf(stderr, "cairnctl %s: only verify takes --offline\n", command->name);
                 return CAIRN_CLI_USAGE;
         }
         if (argc - optind - 1 > (*command->arguments ? 1 : 0)) {

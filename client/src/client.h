@@ -57,6 +57,7 @@ typedef int cairn_client_decode(struct cairn_client *client, struct cairn_client
 // What a decode function needs; each kind of request has its own part.
 union cairn_client_outputs {
         struct cairn_ping_info *ping;
+        struct cairn_verify_info *verify;
         char *text; // CAIRN_TEXT_BYTES_MAX
         struct {
                 void (*on_metric)(void *arg, const char *name, const char *labels, double value);

@@ -248,6 +248,17 @@ CAIRN_API int cairn_reload(struct cairn_client *client, struct cairn_call *call,
 // The daemon stops as SIGTERM stops it, within limit_ms (0: its stop_timeout).
 CAIRN_API int cairn_drain(struct cairn_client *client, struct cairn_call *call, uint64_t limit_ms);
 
+struct cairn_verify_info {
+        uint64_t blocks;
+        uint64_t corrupt; // are misses now, and can be put again
+        uint64_t unread;  // the disk refused, or memory had no room in time
+        uint64_t bytes;   // read and checked
+};
+// The daemon reads and checks every copy of every block, rate_bytes a second (0: its verify_rate).
+// Takes as long as that takes: give the call a deadline. CAIRN_EBUSY: another is under way.
+CAIRN_API int cairn_verify(struct cairn_client *client, struct cairn_call *call,
+                           uint64_t rate_bytes, struct cairn_verify_info *ret_info);
+
 // ---- arenas ----
 
 struct cairn_arena; // lives until destroyed, or with its client
