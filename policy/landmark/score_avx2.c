@@ -47,6 +47,15 @@ BODY void body_to_bytes(vi x, int8_t *at)
         _mm_storel_epi64((__m128i *)(void *)at, both);
 }
 
+BODY vf body_pick(const float table[16], vi index)
+{
+        __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)index);
+        __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), (__m256i)index);
+        __m256 upper =
+            _mm256_castsi256_ps(_mm256_slli_epi32((__m256i)index, 28)); // bit 3: the sign
+        return (vf)_mm256_blendv_ps(low, high, upper);
+}
+
 BODY vf body_swap(vf x, uint32_t h)
 {
         if (h == 1)

@@ -76,6 +76,11 @@ BODY void body_to_bytes(vi x, int8_t *at)
         memcpy(at, &y, sizeof y);
 }
 
+BODY vf body_pick(const float table[16], vi index)
+{
+        return (vf)_mm512_permutexvar_ps((__m512i)index, _mm512_loadu_ps(table));
+}
+
 BODY vf body_swap(vf x, uint32_t h)
 {
         switch (h) {

@@ -29,8 +29,9 @@ BODY vf body_from_int16(const int16_t *at);
 BODY vi body_from_int8(const int8_t *at);
 BODY void body_to_bytes(vi x, int8_t *at); // the low bytes of integers in -128..255
 BODY uint32_t body_mask(const int32_t *keys,
-                        int32_t threshold); // bit i: keys[i] >= threshold, of 32
-BODY vf body_swap(vf x, uint32_t h);        // lane i gets lane i ^ h; h a constant below LANES
+                        int32_t threshold);         // bit i: keys[i] >= threshold, of 32
+BODY vf body_pick(const float table[16], vi index); // table[index[i]], indices below 16
+BODY vf body_swap(vf x, uint32_t h); // lane i gets lane i ^ h; h a constant below LANES
 
 enum {
         PARTS = CAIRN_LANES / LANES
@@ -272,6 +273,18 @@ BODY vf body_butterfly(vf x, const uint32_t h)
         return body_swap(x, h) + (vf)((vi)x ^ flip);
 }
 
+// Butterflies at distances h and 2 h of four vectors, times `unit`; by 1 nothing changes.
+BODY void body_butterflies(float *x, uint32_t h, vf unit)
+{
+        vf a = body_load(x), b = body_load(x + h);
+        vf c = body_load(x + 2 * h), d = body_load(x + 3 * h);
+        vf sum = a + b, gap = a - b, sum2 = c + d, gap2 = c - d;
+        body_store(x, (sum + sum2) * unit);
+        body_store(x + h, (gap + gap2) * unit);
+        body_store(x + 2 * h, (sum - sum2) * unit);
+        body_store(x + 3 * h, (gap - gap2) * unit);
+}
+
 static void body_hadamard(float *x, uint32_t n)
 {
         if (n < LANES) {
@@ -285,17 +298,21 @@ static void body_hadamard(float *x, uint32_t n)
                         y = body_butterfly(y, h);
                 body_store(x + i, y);
         }
-        for (uint32_t h = LANES; h < n; h *= 2) {
-                for (uint32_t i = 0; i < n; i += 2 * h) {
-                        for (uint32_t j = i; j < i + h; j += LANES) {
-                                vf a = body_load(x + j), b = body_load(x + j + h);
-                                body_store(x + j, a + b);
-                                body_store(x + j + h, a - b);
-                        }
-                }
+        // Two distances at a time, so that half as much goes through memory.
+        vf unit = body_all((float)(1.0 / sqrt(n)));
+        uint32_t h = LANES;
+        for (; h * 2 < n; h *= 4) {
+                vf last = h * 4 == n ? unit : body_all(1.0f);
+                for (uint32_t i = 0; i < n; i += 4 * h)
+                        for (uint32_t j = i; j < i + h; j += LANES)
+                                body_butterflies(x + j, h, last);
         }
-        float unit = (float)(1.0 / sqrt(n));
-        for (uint32_t i = 0; i < n; i += LANES)
+        for (uint32_t j = 0; h < n && j < h; j += LANES) {
+                vf a = body_load(x + j), b = body_load(x + j + h);
+                body_store(x + j, (a + b) * unit);
+                body_store(x + j + h, (a - b) * unit);
+        }
+        for (uint32_t i = 0; n == LANES && i < n; i += LANES)
                 body_store(x + i, body_load(x + i) * unit);
 }
 
@@ -345,12 +362,22 @@ BODY void body_nearest_of(const float *y, uint32_t subs, float inverse, const ui
                         memcpy(last + i * LANES, y + s + i * subs, n * sizeof(float));
                 body_nearest_block(last, LANES, inverse, dims, 1, grid, codes + s);
         }
-        for (uint32_t j = 0; j < subs; j++) {
-                const float *point = grid->points[codes[j]];
-                ret_codes[j] = (uint8_t)codes[j];
+        float table[CAIRN_GRID_DIMS_MAX][CAIRN_GRID_POINTS];
+        for (uint32_t i = 0; i < dims; i++)
+                for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
+                        table[i][c] = grid->points[c][i];
+        uint32_t j = 0;
+        for (; j + LANES <= subs; j += LANES) {
+                vi code = (vi) * (const vi_at *)(codes + j);
+                body_to_bytes(code, (int8_t *)ret_codes + j);
                 CAIRN_UNROLL
                 for (uint32_t i = 0; i < dims; i++)
-                        ret_points[j + i * subs] = point[i];
+                        body_store(ret_points + j + i * subs, body_pick(table[i], code));
+        }
+        for (; j < subs; j++) {
+                ret_codes[j] = (uint8_t)codes[j];
+                for (uint32_t i = 0; i < dims; i++)
+                        ret_points[j + i * subs] = table[i][codes[j]];
         }
 }
 

@@ -63,6 +63,11 @@ BODY uint32_t body_mask(const int32_t *keys, int32_t threshold)
         return mask;
 }
 
+BODY vf body_pick(const float table[16], vi index)
+{
+        return (vf){table[index[0]], table[index[1]], table[index[2]], table[index[3]]};
+}
+
 BODY vf body_swap(vf x, uint32_t h)
 {
         float32x4_t y = (float32x4_t)x;
