@@ -259,7 +259,8 @@ static void take_from(struct cairn_store *store, struct cairn_slab *slab, uint32
         assert(!"a slab with free slots has none");
 }
 
-// The space whose oldest leaf is the oldest of all gives up blocks, until a slab of it is empty.
+// The space whose oldest leaf is the oldest of all gives up blocks, a slab's worth at a time at
+// most, until a slab of it is empty.
 static bool evict_elsewhere(struct cairn_store *store)
 {
         struct cairn_space_state *oldest = NULL;
@@ -271,7 +272,11 @@ static bool evict_elsewhere(struct cairn_store *store)
                 if (top && (!oldest || top->key < cairn_heap_top(&oldest->heap)->key))
                         oldest = space;
         }
-        return oldest && cairn_evict_nvme(store, oldest, CAIRN_EVICT_BATCH_MAX) > 0;
+        if (!oldest)
+                return false;
+        uint32_t slots = cairn_slab_slots_of(store, &oldest->layout);
+        return cairn_evict_nvme(store, oldest,
+                                slots < CAIRN_EVICT_BATCH_MAX ? slots : CAIRN_EVICT_BATCH_MAX) > 0;
 }
 
 void cairn_slab_shrink(struct cairn_store *store)
