@@ -36,6 +36,7 @@ double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t de
         }
         if (writes)
                 (void)snprintf(sync, sizeof(sync), "--fdatasync=%llu", (unsigned long long)depth);
+        // Goes with the daemon's folder; the second time it is there already.
         (void)snprintf(file, sizeof(file), "%s/fio.bytes", io->daemon.folder);
         (void)snprintf(command, sizeof(command),
                        "fio --name=cairn --filename=%s --size=%llu --bs=%llu --rw=%s %s --direct=1 "
@@ -48,7 +49,6 @@ double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t de
         json[size] = '\0';
         status = pipe ? pclose(pipe) : -1;
         bandwidth = bandwidth_of(json, writes ? "\"write\" : {" : "\"read\" : {");
-        (void)unlink(file); // may not be there
         if (status != 0 || bandwidth <= 0) {
                 fprintf(stderr, "cairn-bench: fio failed: %s\n%.500s\n", command, json);
                 return -1;
