@@ -17,6 +17,7 @@
 #include "daemon/metrics.h"
 #include "daemon/operate.h"
 #include "daemon/sandbox.h"
+#include "daemon/stop_guard.h"
 #include "policy/landmark/landmark.h"
 #include "proto/status.h"
 
@@ -166,6 +167,19 @@ static void on_scorer_closed(void *arg)
         uv_walk(&server->loop, close_handle, NULL);
 }
 
+// Waits for reads and writes under way, which a disk that stands still may never end.
+static void close_store(struct cairn_server *server)
+{
+        uint64_t now_ms = cairn_clock_ms();
+        uint64_t left_ms =
+            server->stop_deadline_ms > now_ms ? server->stop_deadline_ms - now_ms : 0;
+        struct cairn_stop_guard *guard = cairn_stop_guard_create(left_ms + STOP_GRACE_MS);
+
+        cairn_store_close(server->store);
+        server->store = NULL;
+        cairn_stop_guard_destroy(guard);
+}
+
 // Once nothing is under way any more. Called again by the tick until then.
 static void finish_stop(struct cairn_server *server)
 {
@@ -177,8 +191,7 @@ static void finish_stop(struct cairn_server *server)
         (void)uv_poll_stop(&server->store_poll);
         uv_close((uv_handle_t *)&server->store_poll, NULL);
         cairn_block_pins_finish(&server->block_pins);
-        cairn_store_close(server->store);
-        server->store = NULL;
+        close_store(server);
         cairn_scorer_destroy(server->scorer, on_scorer_closed, server);
 }
 

@@ -8,13 +8,12 @@ import random
 import shutil
 import signal
 import struct
-import subprocess
 import tempfile
 import time
 import unittest
 
 import wire
-from wire import (EEXIST, EINVAL, ENOENT, ESTALE, EUNSUPPORTED, GET, OK, PUT, SET_QUOTA, SLOW, Arena, Connection, Daemon,
+from wire import (EEXIST, ENOENT, ESTALE, EUNSUPPORTED, GET, OK, PUT, SET_QUOTA, SLOW, Connection, Daemon,
                   DaemonCase, Space, key, message, pattern, region)
 
 MIB = 1 << 20
