@@ -476,9 +476,10 @@ class Contexts(ClientCase):
         np.testing.assert_allclose(theirs[group], np.logaddexp.reduce(others, axis=1), atol=0.04)
         p = (scores - lse[:, None]).max(0)
         best = np.argsort(-p, kind="stable")[:30]
-        # The daemon's tables are of bytes: the last few may swap.
+        # The daemon's tables are of bytes: what scores alike may swap.
         chosen = context.retrieve(1, every, count=30, rerank=1).positions[head]
-        self.assertGreaterEqual(len(np.intersect1d(best, chosen)), 27)
+        self.assertEqual(len(np.unique(chosen)), 30)
+        self.assertGreaterEqual(p[chosen].min(), p[best[-1]] - 0.2)
 
     def test_exported_landmarks_say_what_was_dropped(self):
         sequence, context = self.open()
