@@ -102,8 +102,7 @@ class Frames(DaemonCase):
 
     def test_kinds_that_are_not_built(self):
         with self.daemon.connect() as c:
-            for kind in (PIN, UNPIN, PREFETCH, SEAL, EXPORT_LANDMARKS, RETAIN, PLAN, SET_QUOTA, WHY, AUDIT,
-                         VERIFY):
+            for kind in (PIN, UNPIN, PREFETCH, SEAL, EXPORT_LANDMARKS, RETAIN, PLAN, SET_QUOTA, WHY, AUDIT):
                 reply = c.call(kind)
                 self.assertLess(reply.status, 0)
                 self.assertTrue(reply.text)
