@@ -141,6 +141,8 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                         x = _mm256_add_epi8(x, y);
                         low[q] = _mm256_add_epi16(low[q], x);
                         high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(x, 8));
+                        STAY(low[q]);
+                        STAY(high[q]);
                 }
         }
         for (; j < columns; j++) {
@@ -153,6 +155,8 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                         __m256i x = _mm256_add_epi8(look_up(table, a0), look_up(table + 16, a1));
                         low[q] = _mm256_add_epi16(low[q], x);
                         high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(x, 8));
+                        STAY(low[q]);
+                        STAY(high[q]);
                 }
         }
         CAIRN_UNROLL
