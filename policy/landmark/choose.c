@@ -36,6 +36,7 @@ static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t cand
 // Scores the candidates by their rows.
 static void rerank(struct cairn_landmark_selection *s)
 {
+        memset(s->touched, 0, s->n_runs);
         for (uint32_t i = 0; i < s->n_candidates; i++) {
                 if (i + PREFETCH_AHEAD < s->n_candidates)
                         prefetch_row(s, i + PREFETCH_AHEAD);
@@ -43,6 +44,7 @@ static void rerank(struct cairn_landmark_selection *s)
                 const struct cairn_landmark_piece *piece = &s->request->pieces[p];
                 uint32_t token = s->candidates[i] - s->slot_base[p];
                 uint32_t run = s->run_base[p] + token / cairn_piece_run_tokens(s->layout, piece);
+                s->touched[run] = 1;
                 cairn_score_row(s->layout, s->kernels, &s->query, piece, token, s->run_mean + run,
                                 s->n_runs_padded, s->candidate_scores + i, s->stride);
         }

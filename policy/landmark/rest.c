@@ -62,6 +62,30 @@ size_t cairn_landmark_rest_scratch_bytes(const struct cairn_landmark_request *re
         return carve(&r, request->layout, request->n_queries, count_runs(request), NULL);
 }
 
+// Whether a run weighs too little in every query head, as the scan's sums tell of runs without
+// candidates; if so, they are its records.
+static bool run_is_light(struct rest *r, uint32_t record, float skip)
+{
+        const struct cairn_landmark_selection *s = r->s;
+        if (s->touched[record])
+                return false;
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                size_t at = (size_t)q * s->n_runs_padded + record;
+                float below = s->run_max[at] - r->total[q];
+                float weight = below < 0 ? s->run_sum[at] * cairn_exp_negative(below) : 1;
+                if (r->total[q] > -INFINITY && !(weight * r->share[q] < skip))
+                        return false;
+        }
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                size_t at = (size_t)q * s->n_runs_padded + record;
+                if (r->total[q] == -INFINITY)
+                        continue;
+                r->run_max[(size_t)q * r->runs_padded + record] = s->run_max[at];
+                r->run_sum[(size_t)q * r->runs_padded + record] = s->run_sum[at];
+        }
+        return true;
+}
+
 // Weights of a run's tokens; returns whether they are worth summing. Scores of chosen tokens are
 // -inf by now.
 static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t record, float skip)
@@ -165,8 +189,9 @@ static void add_piece(struct rest *r, uint32_t p, float skip)
         for (uint32_t first = 0; first < piece->n_tokens; first += run_tokens) {
                 uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
                 uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
-                if (!run_weights(r, s->slot_base[p] + first, padded,
-                                 s->run_base[p] + first / run_tokens, skip))
+                uint32_t record = s->run_base[p] + first / run_tokens;
+                if (run_is_light(r, record, skip) ||
+                    !run_weights(r, s->slot_base[p] + first, padded, record, skip))
                         continue;
                 if (piece->code_run && s->layout->shape.value_bits)
                         add_coded(r, piece, first, padded);

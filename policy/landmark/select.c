@@ -130,6 +130,7 @@ static size_t carve(struct cairn_landmark_selection *s, void *base)
         s->noise = cairn_scratch_take(&scratch, queries * sizeof(float));
         s->slots = cairn_scratch_take(&scratch, ((size_t)s->n_slots + 16) * sizeof(uint32_t));
         s->slot_keys = cairn_scratch_take(&scratch, ((size_t)s->n_slots + 16) * sizeof(int32_t));
+        s->touched = cairn_scratch_take(&scratch, s->n_runs);
         s->candidates = cairn_scratch_take(&scratch, s->stride * sizeof(uint32_t));
         s->candidate_pieces = cairn_scratch_take(&scratch, s->stride * sizeof(uint32_t));
         s->candidate_scores = cairn_scratch_take(&scratch, queries * s->stride * sizeof(float));

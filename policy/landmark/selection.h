@@ -53,6 +53,7 @@ struct cairn_landmark_selection {
         float *lse_others;       // [n_queries], of what is no candidate
         uint32_t *slots;         // [n_slots + 16]
         int32_t *slot_keys;      // [n_slots + 16]
+        uint8_t *touched;        // [n_runs]: whether the run has a candidate
         uint32_t n_candidates;
         uint32_t stride;            // candidates_max to a multiple of 32
         uint32_t *candidates;       // slots, ascending
