@@ -20,6 +20,8 @@ enum {
         SLICE_BYTES = 4 << 20,
 };
 
+#define BURST_NS 100000000u // that a slow read may make up for
+
 struct verify_op {
         struct cairn_request *request;
         struct cairn_block *block; // held
@@ -168,7 +170,7 @@ static void on_read(struct cairn_range *range, int status)
 
         if (status == CAIRN_OK) {
                 op->bytes += bytes;
-                op->due_ns = (op->due_ns > now_ns ? op->due_ns : now_ns) +
+                op->due_ns = (op->due_ns > now_ns - BURST_NS ? op->due_ns : now_ns - BURST_NS) +
                              (uint64_t)((double)bytes * 1e9 / (double)op->rate_bytes);
         }
         if (status == CAIRN_OK && range->from_ram) {
