@@ -106,6 +106,13 @@ static inline __attribute__((always_inline)) void prefetch_rows(
                 __builtin_prefetch(code_run + l->v_row_scales + (size_t)token * 4);
         if (l->k_rows != CAIRN_LANDMARK_NONE)
                 prefetch(code_run + l->k_rows + (size_t)token * l->k_row_bytes, l->k_row_bytes);
+        if (l->k_rows != CAIRN_LANDMARK_NONE && l->centres != CAIRN_LANDMARK_NONE) {
+                uint32_t run = token / l->shape.run_tokens;
+                uint32_t centre = cairn_round_up(l->shape.k_dim, CAIRN_LANES);
+                prefetch(code_run + l->centres + (size_t)run * centre, centre);
+                __builtin_prefetch(code_run + l->run_heads +
+                                   (size_t)run * cairn_run_head_bytes(&l->shape));
+        }
         if (l->v_rows != CAIRN_LANDMARK_NONE)
                 prefetch(code_run + l->v_rows + (size_t)token * l->v_row_bytes, l->v_row_bytes);
 }
