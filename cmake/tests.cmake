@@ -42,11 +42,11 @@ if(BENCH_SOURCES AND TARGET cairn_static AND TARGET cairn_storage)
 endif()
 
 # Programs of the integration, simulation, crash and fuzz folders: one executable a file named *_main.c,
-# linked with the other .c files of its folder.
+# linked with the other .c files of its folder, but for what a test preloads into a daemon (interpose.c).
 foreach(room sim crash integration)
   file(GLOB mains CONFIGURE_DEPENDS tests/${room}/*_main.c)
   file(GLOB shared CONFIGURE_DEPENDS tests/${room}/*.c)
-  list(FILTER shared EXCLUDE REGEX "_main\\.c$")
+  list(FILTER shared EXCLUDE REGEX "(_main|/interpose)\\.c$")
   foreach(file IN LISTS mains)
     get_filename_component(name ${file} NAME_WE)
     string(REPLACE "_main" "" name cairn_${room}_${name})
