@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "proto/status.h"
 
 enum {
-        DRAWN_BLOCKS_MAX = 1024 // longer contexts repeat them
+        DRAWN_BLOCKS_MAX = 1024, // longer contexts repeat them
+        HUGE_PAGE_BYTES = 2 << 20
 };
 
 static uint64_t random_state = 1;
@@ -30,11 +32,16 @@ static float gauss(void)
 
 void *cairn_bench_allocate(size_t bytes)
 {
-        void *at = aligned_alloc(64, (bytes + 127) / 64 * 64);
+        size_t align = bytes >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : 64;
+        size_t padded = (bytes + 64 + align - 1) / align * align;
+        void *at = aligned_alloc(align, padded);
         if (!at) {
                 fprintf(stderr, "out of memory: %zu bytes\n", bytes);
                 exit(1);
         }
+        if (align == HUGE_PAGE_BYTES)
+                (void)madvise(at, padded,
+                              MADV_HUGEPAGE); // as the RAM tier does; small pages serve too
         return at;
 }
 
