@@ -231,9 +231,10 @@ struct cairn_put_begin {
 };
 // Reserves RAM (waiting for eviction and write-back, in order of arrival) for one block. Statuses:
 //   CAIRN_OK        fill the put, then commit or abort
-//   CAIRN_EEXIST    committed already, or another put of the same key committed while this one
-//   waited CAIRN_ENOENT    no such space CAIRN_ENOSPC, CAIRN_ENOMEM, CAIRN_EDEADLINE,
-//   CAIRN_ECANCELLED
+//   CAIRN_EEXIST    visible already, or another put of the same key committed while this one
+//                   waited; after a put with ACK_MEMORY it may still be on its way to NVMe
+//   CAIRN_ENOENT    no such space
+//   CAIRN_ENOSPC, CAIRN_ENOMEM, CAIRN_EDEADLINE, CAIRN_ECANCELLED
 // Two puts of one key at once: the second waits for the first; if that aborts, the second goes on.
 void cairn_store_put_begin(struct cairn_store *store, struct cairn_put_begin *request);
 // Where layer `layer` goes. Writable by any one thread at a time until commit or abort. NULL for an

@@ -323,9 +323,10 @@ struct cairn_put_args {
         uint64_t recompute_us; // what a miss would cost, for eviction; 0: unknown
         uint64_t ttl_ms;       // 0: for ever
 };
-// ret_statuses[count] (may be NULL): CAIRN_OK or CAIRN_EEXIST are both good. Returns 0 when every
-// key has a status; with ret_statuses NULL, the first bad one. Asynchronous: blocks lie in an
-// arena, or take <= 4 MiB together.
+// ret_statuses[count] (may be NULL): CAIRN_OK or CAIRN_EEXIST are both good (EEXIST: visible; after
+// a put that asked for MEMORY alone it may still be on its way to disk). Returns 0 when every key
+// has a status; with ret_statuses NULL, the first bad one. Asynchronous: blocks lie in an arena,
+// or take <= 4 MiB together.
 CAIRN_API int cairn_put(struct cairn_client *client, struct cairn_call *call,
                         const struct cairn_put_args *args, int *ret_statuses);
 

@@ -178,6 +178,9 @@ class Space:
     ) -> list[Status]:
         """Stores blocks; one status a key: OK, EEXIST (it was there: fine), or why not.
 
+        EEXIST says that the block is visible; if it was put with ack="memory" a moment ago, it may
+        still be on its way to disk, whatever this call's `ack`.
+
         blocks: one array [n][block], or a list of arrays or buffers.  Each key's parent is the key
         before it, the first one's is `parent` (None: it begins a chain); or name all of them by
         `parents`.  ack="disk" returns once the blocks would survive a crash.
