@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,6 +28,8 @@ class PrivateDaemon:
         self.process = None
 
     def __enter__(self):
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # or the daemon would outlive us
+            signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         self.work = Path(tempfile.mkdtemp(prefix="cairn-e2e-", dir=self.folder))
         self.socket = str(self.work / "cairnd.sock")
         self.start()
