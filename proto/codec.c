@@ -102,6 +102,10 @@ static const struct pair pairs[CAIRN_KIND_COUNT] = {
     [CAIRN_KIND_VERIFY] = PAIR(verify),
     [CAIRN_KIND_DRAIN] = PAIR(drain),
     [CAIRN_KIND_RELOAD] = PAIR(reload),
+    [CAIRN_KIND_LIST_BLOCKS] = PAIR(list_blocks),
+    [CAIRN_KIND_LIST_CONTEXTS] = PAIR(list_contexts),
+    [CAIRN_KIND_LIST_LEASES] = PAIR(list_leases),
+    [CAIRN_KIND_SHOW_CONFIG] = PAIR(show_config),
 };
 
 static const ProtobufCMessageDescriptor *descriptor_of(uint32_t kind, bool reply, int32_t status)

@@ -217,6 +217,10 @@ static const char *const kind_names[CAIRN_KIND_COUNT] = {
     [CAIRN_KIND_VERIFY] = "Verify",
     [CAIRN_KIND_DRAIN] = "Drain",
     [CAIRN_KIND_RELOAD] = "Reload",
+    [CAIRN_KIND_LIST_BLOCKS] = "ListBlocks",
+    [CAIRN_KIND_LIST_CONTEXTS] = "ListContexts",
+    [CAIRN_KIND_LIST_LEASES] = "ListLeases",
+    [CAIRN_KIND_SHOW_CONFIG] = "ShowConfig",
 };
 
 bool cairn_kind_known(uint32_t kind)

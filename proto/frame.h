@@ -53,7 +53,11 @@ enum cairn_kind {
         CAIRN_KIND_VERIFY = 67,
         CAIRN_KIND_DRAIN = 68,
         CAIRN_KIND_RELOAD = 69,
-        CAIRN_KIND_COUNT = 70, // one above the largest
+        CAIRN_KIND_LIST_BLOCKS = 80,
+        CAIRN_KIND_LIST_CONTEXTS = 81,
+        CAIRN_KIND_LIST_LEASES = 82,
+        CAIRN_KIND_SHOW_CONFIG = 83,
+        CAIRN_KIND_COUNT = 84, // one above the largest
 };
 #define CAIRN_KIND_REPLY 0x8000u
 

@@ -42,6 +42,9 @@ enum {
         CAIRN_BUDGETS_MAX = 64,     // a Plan
         CAIRN_CURVE_POINTS = 64,    // of a Plan's answer
         CAIRN_TEXT_BYTES_MAX = 512, // an error's text
+        CAIRN_LIST_DEFAULT = 256,   // entries a page of an operator's list
+        CAIRN_LIST_MAX = 1024,
+        CAIRN_LIST_LOOKED_MAX = 65536, // blocks that one page looks at
 };
 
 #define CAIRN_ARENA_BYTES_MAX    (1ull << 40)
