@@ -213,6 +213,7 @@ int cairn_codec_space_from(const Cairn__Space *message, struct cairn_space *ret_
             .k_codec = (uint32_t)message->k_codec,
             .v_codec = (uint32_t)message->v_codec,
             .block_bytes = message->block_bytes,
+            .shared = message->shared ? 1 : 0,
         };
 
         if (take_name(message->model, space.model) != CAIRN_OK ||
@@ -248,6 +249,7 @@ void cairn_codec_space_to(const struct cairn_space *space, Cairn__Space *ret_mes
         message.k_codec = (Cairn__RowCodec)space->k_codec;
         message.v_codec = (Cairn__RowCodec)space->v_codec;
         message.block_bytes = space->block_bytes;
+        message.shared = space->shared != 0;
         *ret_message = message;
 }
 

@@ -132,6 +132,7 @@ int cairn_space_check(const struct cairn_space *space, char *ret_text, size_t te
             {"block_tokens", space->block_tokens, 1, CAIRN_BLOCK_TOKENS_MAX},
             {"tp_size", space->tp_size, 1, 4096},
             {"tp_rank", space->tp_rank, 0, space->tp_size ? space->tp_size - 1 : 0},
+            {"shared", space->shared, 0, 1},
         };
         int status = check_bounds(bounds, sizeof(bounds) / sizeof(bounds[0]), ret_text, text_bytes);
 
@@ -160,6 +161,8 @@ void cairn_space_fingerprint(const struct cairn_space *space, struct cairn_key *
         cairn_key_hash_field(&hash, 4, space->layout, strlen(space->layout));
         for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
                 cairn_key_hash_u64(&hash, (uint8_t)(16 + i), numbers[i]);
+        if (space->shared) // fingerprints from before it was there stay as they were
+                cairn_key_hash_u64(&hash, 34, space->shared);
         cairn_key_hash_finish(&hash, ret_fingerprint);
 }
 

@@ -58,6 +58,7 @@ struct cairn_space {
         uint32_t k_codec;
         uint32_t v_codec;
         uint64_t block_bytes; // opaque spaces; 0 in attention spaces
+        uint32_t shared;      // 1: every tenant may use it; hashed only then
 };
 
 // An attention space with the defaults of the design: blocks of 256 tokens, runs of 128, 2-bit

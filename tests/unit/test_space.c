@@ -23,9 +23,9 @@ static struct cairn_space good(void)
 Test(space, case_5_any_changed_field_changes_the_fingerprint)
 {
         struct cairn_space base = good();
-        struct cairn_space v[19];
+        struct cairn_space v[20];
         const size_t count = sizeof(v) / sizeof(v[0]);
-        struct cairn_key prints[20];
+        struct cairn_key prints[21];
 
         for (size_t i = 0; i < count; i++)
                 v[i] = base;
@@ -49,6 +49,7 @@ Test(space, case_5_any_changed_field_changes_the_fingerprint)
         v[16].value_bits = 4;
         v[17].k_codec = CAIRN_ROW_RAW;
         v[18].v_codec = CAIRN_ROW_Q4;
+        v[19].shared = 1;
         cairn_space_fingerprint(&base, &prints[count]);
         for (size_t i = 0; i < count; i++) {
                 cr_assert_eq(cairn_space_check(&v[i], NULL, 0), CAIRN_OK, "variant %zu", i);
@@ -65,7 +66,8 @@ Test(space, refusals_name_the_field)
         static const char *const fields[] = {"layers",        "kv_heads",     "k_dim",
                                              "dtype",         "block_tokens", "tp_rank",
                                              "landmark_bits", "run_tokens",   "model",
-                                             "outliers",      "value_bits",   "block_bytes"};
+                                             "outliers",      "value_bits",   "shared",
+                                             "block_bytes"};
         char text[256];
 
         for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
@@ -83,6 +85,7 @@ Test(space, refusals_name_the_field)
                 case 8: space.model[0] = '\0'; break;
                 case 9: space.outliers = 17; break;
                 case 10: space.value_bits = 1; break;
+                case 11: space.shared = 2; break;
                 default: space.block_bytes = 1; break;
                 }
                 cr_assert_eq(cairn_space_check(&space, text, sizeof(text)), CAIRN_EINVAL);

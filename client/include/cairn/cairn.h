@@ -131,6 +131,7 @@ struct cairn_space_config {
         uint32_t k_codec;     // enum cairn_row_codec
         uint32_t v_codec;     // enum cairn_row_codec
         uint64_t block_bytes; // opaque spaces only
+        uint32_t shared;      // 1: every tenant may use it; 0: this tenant's alone
 };
 
 // What the daemon knows of a space. Strings and pointers live for the call that hands it over.

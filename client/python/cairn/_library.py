@@ -57,6 +57,7 @@ class SpaceConfigStruct(Structure):
             )
         ],
         ("block_bytes", c_uint64),
+        ("shared", c_uint32),
     ]
 
 

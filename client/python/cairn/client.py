@@ -331,6 +331,7 @@ def _config_to(config: SpaceConfig) -> lib.SpaceConfigStruct:
         if not 0 <= number < 2 ** (64 if field == "block_bytes" else 32):
             raise error_of(Status.EINVAL, f"{field}: {number} is out of range")
         setattr(struct, field, number)
+    struct.shared = int(config.shared)
     return struct
 
 
@@ -344,6 +345,7 @@ def _config_from(struct: lib.SpaceConfigStruct) -> SpaceConfig:
         elif field in named:
             value = {number: name for name, number in named[field].items()}[value]
         fields[field] = value
+    fields["shared"] = bool(fields["shared"])
     return SpaceConfig(**fields)
 
 

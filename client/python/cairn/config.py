@@ -53,6 +53,7 @@ class SpaceConfig:
     v_codec: str = "q8"
     kind: str = "attention"
     block_bytes: int = 0
+    shared: bool = False
 
     @classmethod
     def opaque(
@@ -107,7 +108,11 @@ class SpaceConfig:
 
     def fingerprint(self) -> bytes:
         return keys.space_fingerprint(
-            self.model, self.revision, self.layout, list(self.numbers().values())
+            self.model,
+            self.revision,
+            self.layout,
+            list(self.numbers().values()),
+            shared=self.shared,
         )
 
     @property

@@ -52,13 +52,17 @@ def _token_bytes(tokens: Iterable[int]) -> bytes:
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def space_fingerprint(model: str, revision: str, layout: str, numbers: Sequence[int]) -> bytes:
+def space_fingerprint(
+    model: str, revision: str, layout: str, numbers: Sequence[int], *, shared: bool = False
+) -> bytes:
     """The fingerprint of a space: its texts, and its numbers in the order of SPACE_NUMBERS."""
     hash_ = _begin(b"cairn space 1")
     for tag, text in ((2, model), (3, revision), (4, layout)):
         _field(hash_, tag, text.encode())
     for i, number in enumerate(numbers):
         _field(hash_, 16 + i, struct.pack("<Q", number))
+    if shared:
+        _field(hash_, 34, struct.pack("<Q", 1))
     return hash_.digest()
 
 
