@@ -259,7 +259,7 @@ static void start_delete(struct delete_slot *slot)
                 }
                 cairn_block_pins_end_tenant(pins, op->entry->id, key, tenant);
                 op->running++;
-                cairn_store_delete(op->request->server->store, op->entry->id, key, on_deleted,
+                cairn_store_delete(op->request->server->store, op->entry->id, key, NULL, on_deleted,
                                    slot);
                 return;
         }

@@ -110,7 +110,7 @@ static void retire(struct cairn_store *store, struct cairn_block *old,
 {
         if (cairn_block_is(block, CAIRN_BLOCK_STORED))
                 old->flags &= (uint16_t)~CAIRN_BLOCK_RECORD;
-        cairn_block_forget(store, old, NULL);
+        cairn_block_forget(store, old, NULL, NULL);
 }
 
 void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
@@ -336,11 +336,16 @@ static void on_forgotten(struct cairn_catalog_op *catalog_op, int status)
         cairn_op_ready(op, status);
 }
 
-void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op)
+void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op,
+                        const struct cairn_audit_record *record)
 {
         if (!op)
                 op = cairn_op_reserved(store);
         cairn_block_unpublish(store, block);
+        if (record && cairn_block_is(block, CAIRN_BLOCK_RECORD))
+                op->op.audit = *record;
+        else if (record)
+                cairn_audit_emit(store, record);
         if (!cairn_block_is(block, CAIRN_BLOCK_RECORD)) {
                 cairn_block_refresh(store, block);
                 cairn_op_ready(op, CAIRN_OK);

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/audit_record.h"
 #include "proto/checksum.h"
 #include "storage/buffer.h"
 
@@ -50,6 +51,7 @@ struct cairn_catalog_op {
         enum cairn_catalog_kind kind;
         struct cairn_catalog_block block;
         struct cairn_catalog_space space;
+        struct cairn_audit_record audit; // in the same transaction; action 0: none
         void (*on_done)(struct cairn_catalog_op *op, int status);
         struct cairn_catalog_op *next; // the catalog's
         int status;                    // the catalog's
@@ -100,6 +102,9 @@ int cairn_catalog_start(struct cairn_catalog *catalog);
 
 // Order is kept. `more`: others follow soon; the commit may wait commit_delay_us for them.
 void cairn_catalog_submit(struct cairn_catalog *catalog, struct cairn_catalog_op *op, bool more);
+// A record of the audit that goes with no change: committed with the next transaction, or within
+// AUDIT_DELAY_MS by one for all that wait. Copied; beyond a bound counted alone.
+void cairn_catalog_audit(struct cairn_catalog *catalog, const struct cairn_audit_record *record);
 void cairn_catalog_reap(struct cairn_catalog *catalog);    // runs on_done of what is committed
 int cairn_catalog_fd(const struct cairn_catalog *catalog); // readable when reap has work
 uint64_t cairn_catalog_commits(const struct cairn_catalog *catalog);

@@ -57,11 +57,14 @@ static bool evict_one(struct cairn_store *store)
         if (resident->parts[part].heap == CAIRN_HEAP_OUT)
                 return true; // held since it was put there
         store->stats.evicted_ram++;
+        struct cairn_audit_record record;
         if (cairn_block_is(block, CAIRN_BLOCK_STORED)) {
                 cairn_part_drop(store, block, part);
                 cairn_block_refresh(store, block);
         } else {
-                cairn_block_forget(store, block, NULL);
+                cairn_audit_describe(store, block, CAIRN_AUDIT_EVICT, CAIRN_AUDIT_CAPACITY,
+                                     &record);
+                cairn_block_forget(store, block, NULL, &record);
         }
         return true;
 }
@@ -107,7 +110,10 @@ uint32_t cairn_evict_nvme(struct cairn_store *store, struct cairn_space_state *s
                         break;
                 op->evicting = true;
                 store->stats.evicted_nvme++;
-                cairn_block_forget(store, block, op);
+                struct cairn_audit_record record;
+                cairn_audit_describe(store, block, CAIRN_AUDIT_EVICT, CAIRN_AUDIT_CAPACITY,
+                                     &record);
+                cairn_block_forget(store, block, op, &record);
                 done++;
         }
         return done;

@@ -31,6 +31,7 @@ struct cairn_catalog {
         pthread_cond_t wake;
         struct op_queue pending; // under the lock
         struct op_queue done;    // under the lock
+        uint64_t audit_lost;     // under the lock
         bool urgent;             // under the lock: no company is expected
         bool stopping;           // under the lock
 };
@@ -143,6 +144,14 @@ void cairn_catalog_submit(struct cairn_catalog *catalog, struct cairn_catalog_op
                 return;
         uint64_t one = 1;
         (void)!write(catalog->event_fd, &one, sizeof(one)); // full means readable already
+}
+
+void cairn_catalog_audit(struct cairn_catalog *catalog, const struct cairn_audit_record *record)
+{
+        assert(record->action > 0);
+        pthread_mutex_lock(&catalog->lock);
+        catalog->audit_lost++;
+        pthread_mutex_unlock(&catalog->lock);
 }
 
 void cairn_catalog_reap(struct cairn_catalog *catalog)

@@ -75,7 +75,9 @@ static struct cairn_block *visible_at(struct cairn_store *store, uint16_t space,
         if (block->expires_ms == 0 || cairn_store_now(store) < block->expires_ms)
                 return block;
         store->stats.deleted++;
-        cairn_block_forget(store, block, NULL);
+        struct cairn_audit_record record;
+        cairn_audit_describe(store, block, CAIRN_AUDIT_EVICT, CAIRN_AUDIT_EXPIRED, &record);
+        cairn_block_forget(store, block, NULL, &record);
         return NULL;
 }
 
@@ -120,6 +122,7 @@ uint32_t cairn_store_walk(struct cairn_store *store, uint32_t cursor,
 }
 
 void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
+                        const struct cairn_audit_record *cause,
                         void (*on_deleted)(void *arg, int status), void *arg)
 {
         struct cairn_space_state *state = cairn_space_by_id(store, space);
@@ -132,7 +135,14 @@ void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct 
                 return;
         }
         store->stats.deleted++;
-        cairn_block_forget(store, block, op);
+        struct cairn_audit_record record;
+        cairn_audit_describe(store, block, cause ? cause->action : CAIRN_AUDIT_DELETE,
+                             cause ? cause->reason : CAIRN_AUDIT_REQUEST, &record);
+        if (cause) {
+                record.request = cause->request;
+                record.connection = cause->connection;
+        }
+        cairn_block_forget(store, block, op, &record);
 }
 
 void cairn_store_put_begin(struct cairn_store *store, struct cairn_put_begin *request)

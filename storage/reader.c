@@ -214,8 +214,11 @@ int cairn_acquire_step(struct cairn_store *store, struct cairn_acquire *request)
 void cairn_reader_condemn(struct cairn_store *store, struct cairn_block *block)
 {
         block->flags |= CAIRN_BLOCK_BAD_SLOT;
-        if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
-                cairn_block_forget(store, block, NULL);
+        if (!cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
+                return;
+        struct cairn_audit_record record;
+        cairn_audit_describe(store, block, CAIRN_AUDIT_EVICT, CAIRN_AUDIT_CORRUPT, &record);
+        cairn_block_forget(store, block, NULL, &record);
 }
 
 static void wake_waiters(struct cairn_store *store, struct cairn_block *block, uint32_t part,
@@ -331,6 +334,34 @@ enum cairn_tier cairn_block_tier(const struct cairn_block *block)
 const struct cairn_key *cairn_block_key(const struct cairn_block *block)
 {
         return &block->key;
+}
+
+int cairn_store_drop_corrupt_copy(struct cairn_store *store, struct cairn_block *block,
+                                  enum cairn_part part)
+{
+        const struct cairn_part_ram *ram = &block->resident->parts[part - 1];
+        assert(block->holds > 0 && ram->pins > 0 && ram->state == CAIRN_PART_READY);
+        int status = CAIRN_OK;
+        if (!cairn_block_is(block, CAIRN_BLOCK_STORED) || cairn_block_is(block, CAIRN_BLOCK_DIRTY))
+                status = CAIRN_ENOENT;
+        else if (ram->pins > 1)
+                status = CAIRN_EHELD;
+        unpin(store, block, 1u << (part - 1));
+        if (status == CAIRN_OK) {
+                store->stats.corrupt_copies++;
+                cairn_part_drop(store, block, part - 1);
+        } else {
+                cairn_store_report_corrupt(store, block);
+        }
+        cairn_block_refresh(store, block);
+        if (store->wait_first)
+                cairn_store_wake(store);
+        return status;
+}
+
+uint32_t cairn_block_tenant(const struct cairn_block *block)
+{
+        return block->tenant;
 }
 
 uint64_t cairn_block_generation(const struct cairn_block *block)

@@ -23,6 +23,7 @@
 #include "proto/status.h"
 #include "storage/executor.h"
 
+struct cairn_audit_record; // proto/audit_record.h
 struct cairn_store;
 struct cairn_block; // an entry of the block table: held, it stays findable
 struct cairn_put;   // a block being written: invisible until committed
@@ -42,7 +43,8 @@ enum cairn_tier {
         CAIRN_TIER_REMOTE = 3
 };
 enum {
-        CAIRN_STORE_DIRECTORIES_MAX = 8
+        CAIRN_STORE_DIRECTORIES_MAX = 8,
+        CAIRN_VIEW_SEGMENTS_MAX = 4096 // in use at once
 };
 
 struct cairn_store_options {
@@ -60,9 +62,11 @@ struct cairn_store_options {
         bool nvme_second_use;      // admission: write back only blocks that were used again
         bool views;           // RAM segments that workers may map: sealed, given back whole alone
         const char *eviction; // "lru" (the only one so far) or NULL
-        struct cairn_executor *executor; // required
-        uint64_t (*now_ms)(void *clock); // monotonic; required
+        struct cairn_executor *executor;  // required
+        uint64_t (*now_ms)(void *clock);  // monotonic; required
+        uint64_t (*wall_ms)(void *clock); // since 1970, for the audit; NULL: its times are 0
         void *clock;
+        uint64_t audit_bytes; // bound of the audit's files; 0: no audit
         // Warnings that an operator should see, once each: text lives for the call. May be NULL.
         void (*on_warning)(void *arg, const char *text);
         void *on_warning_arg;
@@ -132,6 +136,7 @@ enum cairn_tier cairn_block_tier(
     const struct cairn_block *block); // the fastest that holds its RAW part
 const struct cairn_key *cairn_block_key(const struct cairn_block *block);
 uint64_t cairn_block_generation(const struct cairn_block *block);
+uint32_t cairn_block_tenant(const struct cairn_block *block); // who put it
 // True once a re-put or delete has replaced this generation (its bytes stay readable while held).
 bool cairn_block_stale(const struct cairn_block *block);
 // Counts a hit for eviction's sake.
@@ -179,11 +184,13 @@ void cairn_store_range_release(struct cairn_store *store, struct cairn_range *ra
 
 // Where a pinned part lies for workers that map it (options.views): layer 0 at `offset` of a memfd
 // that nobody can write through and that no other tenant's bytes are in. The u64 at
-// `generation_offset` differs from `generation` once the bytes may have been replaced. The
-// descriptor is the store's. CAIRN_EUNSUPPORTED: views are off.
+// `generation_offset` differs from `generation` once the bytes may have been replaced; the
+// segment's first u64 is 0 until the store gives the segment up. The descriptor is the store's.
+// CAIRN_EUNSUPPORTED: views are off.
 struct cairn_block_view {
         int fd;
         uint64_t segment; // never the same for two segments, so that a worker maps each once
+        uint32_t index;   // of the segment's place: below CAIRN_VIEW_SEGMENTS_MAX
         uint64_t segment_bytes;
         uint64_t offset;
         uint64_t size_bytes;
@@ -197,6 +204,39 @@ int cairn_block_view(const struct cairn_store *store, const struct cairn_block *
 // there is none. Blocks that come meanwhile may be missed.
 uint32_t cairn_store_walk(struct cairn_store *store, uint32_t cursor,
                           struct cairn_block **ret_block);
+
+// What an operator may want to know of a block.
+struct cairn_store_block_info {
+        uint32_t space;
+        uint32_t tenant;
+        struct cairn_key key;
+        struct cairn_key parent;
+        uint64_t ram_bytes;  // 0: not there
+        uint64_t nvme_bytes; // 0: not there
+        uint32_t holds;
+        uint32_t children;
+        uint64_t generation;
+        uint64_t uses_since; // uses of blocks since this one's last
+        uint64_t expires_ms; // from now on; 0: never
+        bool unwritten;      // not on NVMe (yet)
+};
+// Which blocks a list shows: zero for all.
+struct cairn_store_list {
+        uint32_t space;
+        bool by_tenant;
+        uint32_t tenant;
+        enum cairn_tier tier; // with a copy there
+        bool held;
+        uint8_t key[CAIRN_KEY_BYTES]; // key_bytes of it: what keys begin with
+        uint32_t key_bytes;
+};
+void cairn_store_block_info(const struct cairn_store *store, const struct cairn_block *block,
+                            struct cairn_store_block_info *ret_info);
+// Visible blocks from *cursor (0: the first) on, at most `max` of them, having looked at no more
+// than CAIRN_LIST_LOOKED_MAX entries. Returns how many; *cursor is where to go on, 0 at the end.
+size_t cairn_store_list_blocks(const struct cairn_store *store, const struct cairn_store_list *list,
+                               uint32_t *cursor, struct cairn_store_block_info *ret_infos,
+                               size_t max);
 
 // Of the block's space.
 void cairn_block_shape(const struct cairn_store *store, const struct cairn_block *block,
@@ -213,6 +253,11 @@ void cairn_store_unpin(struct cairn_store *store, struct cairn_block *block, uin
 // The caller found a pinned part corrupt: the block becomes a miss, is counted, and may be put
 // again.
 void cairn_store_report_corrupt(struct cairn_store *store, struct cairn_block *block);
+// The caller, who pins one part of the block and holds it, found that RAM copy corrupt: counted and
+// let go, so that the next acquire reads it from NVMe. Unpins. CAIRN_EHELD: others pin it too;
+// CAIRN_ENOENT: there is no other copy; then the block is a miss, as by report_corrupt.
+int cairn_store_drop_corrupt_copy(struct cairn_store *store, struct cairn_block *block,
+                                  enum cairn_part part);
 
 // ---- writing ----
 
@@ -256,12 +301,21 @@ void cairn_store_put_abort(struct cairn_store *store, struct cairn_put *put);
 // ---- removing ----
 
 // Durably forgets the block (CAIRN_ENOENT, CAIRN_OK). Holders keep what they pinned. A child may
-// outlive its parent here.
+// outlive its parent here. `cause`: action, reason, request and connection of the audit's record,
+// the rest of which is the store's; copied; NULL: a delete that somebody asked for.
 void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
+                        const struct cairn_audit_record *cause,
                         void (*on_deleted)(void *arg, int status), void *arg);
 // Drops clean RAM copies that nobody pins (tests, and `cairnctl` when asked). Returns the bytes
 // freed.
 uint64_t cairn_store_drop_ram(struct cairn_store *store);
+
+// ---- audit ----
+
+// Leaves a record of what the daemon decided (refusals, quotas, holds, retention); copied, its time
+// and sequence are the store's. Durable within about a second, and never in silence: what a flood
+// makes too many is counted in a record of its own. Removals of blocks leave theirs by themselves.
+void cairn_store_audit(struct cairn_store *store, const struct cairn_audit_record *record);
 
 // ---- numbers ----
 
@@ -289,6 +343,7 @@ struct cairn_store_stats {
         uint64_t nvme_write_bytes;
         uint64_t io_errors;
         uint64_t corrupt_blocks;
+        uint64_t corrupt_copies; // in RAM, read from NVMe again
         uint64_t evicted_ram;
         uint64_t evicted_nvme;
         uint64_t deleted;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "proto/audit_record.h"
 #include "storage/buffer.h"
 #include "storage/catalog.h"
 #include "storage/device.h"
@@ -350,7 +351,21 @@ int cairn_part_take(struct cairn_store *store, struct cairn_block *block, uint32
 void cairn_part_ready(struct cairn_store *store, struct cairn_block *block, uint32_t part);
 void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint32_t part);
 // Makes it invisible and forgets it durably. `op` may be NULL: then one is made if memory allows.
-void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op);
+// `record` (copied) becomes durable with the removal, or not at all; NULL: the key stays, by a
+// newer block.
+void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op,
+                        const struct cairn_audit_record *record);
+
+// audit_log.c
+// The facts of a block for a record about it: tenant, space, key, bytes, the tier it is in, the
+// time. Policy, score, numbers, request and connection are the caller's to add.
+void cairn_audit_describe(const struct cairn_store *store, const struct cairn_block *block,
+                          enum cairn_audit_action action, enum cairn_audit_reason reason,
+                          struct cairn_audit_record *ret_record);
+// Takes a record that goes with no removal from the catalog (a RAM copy dropped, a refusal):
+// copied, committed within about a second or with what comes first, never by a commit of its own.
+// A time of 0 is set. Records of removals go by cairn_block_forget.
+void cairn_audit_emit(struct cairn_store *store, const struct cairn_audit_record *record);
 
 // evict.c
 // Whether a block that is about to be loaded was used longer ago than the oldest that RAM would

@@ -460,7 +460,7 @@ static void start_delete(struct task *task)
         task->kind = TASK_DELETE;
         task->stuck = true;
         task->version = model_delete_begun(&sim->model, task->key);
-        cairn_store_delete(sim->store, sim->space, &key, on_deleted, task);
+        cairn_store_delete(sim->store, sim->space, &key, NULL, on_deleted, task);
 }
 
 static void start_task(struct sim *sim, struct task *task)

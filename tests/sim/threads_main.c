@@ -260,7 +260,7 @@ static void start(struct run *run, struct task *task)
                 cairn_store_acquire(run->store, &task->acquire);
         } else {
                 task->busy = true;
-                cairn_store_delete(run->store, run->space, &key, on_deleted, task);
+                cairn_store_delete(run->store, run->space, &key, NULL, on_deleted, task);
         }
 }
 

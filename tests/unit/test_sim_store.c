@@ -352,7 +352,7 @@ Test(sim_store, put_over_a_delete_that_fails)
                 struct fixture_result deleted = {0}, committed = {0};
                 struct fixture_begin begin;
                 status = CAIRN_EIO;
-                cairn_store_delete(f->store, f->space, &key, fixture_on_status, &deleted);
+                cairn_store_delete(f->store, f->space, &key, NULL, fixture_on_status, &deleted);
                 fixture_begin(f, &begin, 1, NULL, (enum cairn_ack)ack);
                 fixture_until(f, &begin.result.done);
                 cr_assert_eq(begin.result.status, CAIRN_OK);
