@@ -114,6 +114,19 @@ void cairn_config_print_help(FILE *to);
 // The resolved values as an INI file, each with its source. False if it could not be written.
 bool cairn_config_print(const struct cairn_config *config, FILE *to);
 
+// The i-th key as it stands; texts are the configuration's. False: there is none.
+struct cairn_config_setting {
+        const char *name;
+        const char *value; // as it was said, or the default
+        const char *source;
+        const char *help;
+        bool computed;   // `value` is a share, or "auto": see `number`
+        uint64_t number; // what it comes to
+        bool live;       // a reload changes it
+};
+bool cairn_config_setting(const struct cairn_config *config, size_t i,
+                          struct cairn_config_setting *ret_setting);
+
 // A file with every key commented out; the list of keys in mdoc(7), for cairn.conf(5).
 void cairn_config_print_example(FILE *to);
 void cairn_config_print_manual(FILE *to);

@@ -61,27 +61,41 @@ void cairn_config_print_help(FILE *to)
         }
 }
 
+bool cairn_config_setting(const struct cairn_config *config, size_t i,
+                          struct cairn_config_setting *ret_setting)
+{
+        const struct cairn_config_key *key;
+
+        if (i >= cairn_config_keys_count)
+                return false;
+        key = &cairn_config_keys[i];
+        *ret_setting = (struct cairn_config_setting){
+            .name = key->name,
+            .value = config->texts[i] ? config->texts[i] : cairn_config_default_text(config, i),
+            .source = cairn_config_source_name(config->sources[i]),
+            .help = key->help,
+            .live = key->live,
+        };
+        ret_setting->computed =
+            (key->whole && strchr(ret_setting->value, '%')) ||
+            (key->type == CAIRN_CONFIG_COUNT && strcmp(ret_setting->value, "auto") == 0);
+        if (ret_setting->computed)
+                memcpy(&ret_setting->number, (const uint8_t *)config + key->offset,
+                       sizeof(ret_setting->number));
+        return true;
+}
+
 bool cairn_config_print(const struct cairn_config *config, FILE *to)
 {
         bool written = fprintf(to, "[cairnd]\n") >= 0;
+        struct cairn_config_setting setting;
 
-        for (size_t i = 0; i < cairn_config_keys_count; i++) {
-                const struct cairn_config_key *key = &cairn_config_keys[i];
-                const uint8_t *field = (const uint8_t *)config + key->offset;
-                const char *text =
-                    config->texts[i] ? config->texts[i] : cairn_config_default_text(config, i);
-                bool computed = (key->whole && strchr(text, '%')) ||
-                                (key->type == CAIRN_CONFIG_COUNT && strcmp(text, "auto") == 0);
-                uint64_t value = 0;
-
-                written = fprintf(to, "%s = %s", key->name, text) >= 0 && written;
-                if (computed) {
-                        memcpy(&value, field, sizeof(value));
-                        written = fprintf(to, " ; %llu", (unsigned long long)value) >= 0 && written;
-                }
-                written = fprintf(to, " ; from %s\n",
-                                  cairn_config_source_name(config->sources[i])) >= 0 &&
-                          written;
+        for (size_t i = 0; cairn_config_setting(config, i, &setting); i++) {
+                written = fprintf(to, "%s = %s", setting.name, setting.value) >= 0 && written;
+                if (setting.computed)
+                        written = fprintf(to, " ; %llu", (unsigned long long)setting.number) >= 0 &&
+                                  written;
+                written = fprintf(to, " ; from %s\n", setting.source) >= 0 && written;
         }
         return written;
 }

@@ -16,7 +16,11 @@ bool cairn_operator_only(uint32_t kind)
         case CAIRN_KIND_AUDIT:
         case CAIRN_KIND_VERIFY:
         case CAIRN_KIND_DRAIN:
-        case CAIRN_KIND_RELOAD: return true;
+        case CAIRN_KIND_RELOAD:
+        case CAIRN_KIND_LIST_BLOCKS:
+        case CAIRN_KIND_LIST_CONTEXTS:
+        case CAIRN_KIND_LIST_LEASES:
+        case CAIRN_KIND_SHOW_CONFIG: return true;
         default: return false;
         }
 }

@@ -60,6 +60,10 @@ static void serve(struct cairn_request *request)
         case CAIRN_KIND_VERIFY: cairn_serve_verify(request); return;
         case CAIRN_KIND_RELOAD: cairn_serve_reload(request); return;
         case CAIRN_KIND_DRAIN: cairn_serve_drain(request); return;
+        case CAIRN_KIND_LIST_BLOCKS: cairn_serve_list_blocks(request); return;
+        case CAIRN_KIND_LIST_CONTEXTS: cairn_serve_list_contexts(request); return;
+        case CAIRN_KIND_LIST_LEASES: cairn_serve_list_leases(request); return;
+        case CAIRN_KIND_SHOW_CONFIG: cairn_serve_show_config(request); return;
         default:
                 cairn_request_fail(request, CAIRN_EUNSUPPORTED,
                                    "this daemon does not do %s yet; update it, or do without",

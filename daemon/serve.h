@@ -48,6 +48,11 @@ void cairn_serve_plan(struct cairn_request *request);
 void cairn_serve_stats(struct cairn_request *request);
 void cairn_serve_reload(struct cairn_request *request);
 void cairn_serve_drain(struct cairn_request *request);
+// serve_list.c
+void cairn_serve_list_blocks(struct cairn_request *request);
+void cairn_serve_list_contexts(struct cairn_request *request);
+void cairn_serve_list_leases(struct cairn_request *request);
+void cairn_serve_show_config(struct cairn_request *request);
 // serve_verify.c
 void cairn_serve_verify(struct cairn_request *request);
 

@@ -1,5 +1,6 @@
 // Hello, Ping, arenas, spaces.
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,6 +28,8 @@ void cairn_serve_hello(struct cairn_request *request)
                 return;
         }
         request->session->greeted = true;
+        (void)snprintf(request->session->client, sizeof(request->session->client), "%s",
+                       hello->client); // cut short is fine
         reply.version = CAIRN_PROTOCOL_VERSION;
         reply.incarnation = server->incarnation;
         reply.server = "cairnd " CAIRN_VERSION;

@@ -67,7 +67,7 @@ Test(codec, every_known_kind_unpacks_an_empty_message)
                              expected);
                 cairn_codec_arena_finish(&arena);
         }
-        cr_assert_eq(known, 32);
+        cr_assert_geq(known, 36);
 }
 
 Test(codec, case_18_empty_repeated_entries_are_capped)
