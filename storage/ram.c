@@ -82,8 +82,11 @@ int cairn_ram_create(uint64_t limit_bytes, bool sealed, struct cairn_ram **ret_r
 
 static void segment_unmap(struct segment *segment)
 {
-        if (segment->base)
+        if (segment->base) {
+                atomic_store_explicit((_Atomic uint64_t *)(void *)segment->base, 1,
+                                      memory_order_release);
                 munmap(segment->base, segment->map_bytes);
+        }
         if (segment->fd >= 0)
                 close(segment->fd);
         free(segment->kept);
@@ -104,6 +107,13 @@ void cairn_ram_destroy(struct cairn_ram *ram)
         free(ram);
 }
 
+// A word that tells whether the segment has ended, then the slots' generations.
+static uint64_t table_bytes_of(const struct cairn_ram *ram, uint64_t slot_bytes)
+{
+        uint64_t slots = ram->segment_bytes / slot_bytes;
+        return ((1 + (slots ? slots : 1)) * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
+}
+
 // Maps a new segment: its table, then its slots, sparse.
 static int segment_map(struct cairn_ram *ram, const struct class *class, struct segment *segment)
 {
@@ -112,7 +122,7 @@ static int segment_map(struct cairn_ram *ram, const struct class *class, struct 
                 slots = 1;
         *segment = (struct segment){.fd = -1, .slots = (uint32_t)slots};
         segment->slot_bytes = class->slot_bytes;
-        segment->table_bytes = (slots * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
+        segment->table_bytes = table_bytes_of(ram, class->slot_bytes);
         segment->map_bytes = segment->table_bytes + slots * class->slot_bytes;
         segment->kept = malloc(2 * slots * sizeof(uint32_t));
         segment->fd = memfd_create("cairn-ram", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -232,12 +242,6 @@ static int segment_add(struct cairn_ram *ram, struct class *class, struct segmen
         return CAIRN_OK;
 }
 
-static uint64_t table_bytes_of(const struct cairn_ram *ram, uint64_t slot_bytes)
-{
-        uint64_t slots = ram->segment_bytes / slot_bytes;
-        return ((slots ? slots : 1) * sizeof(uint64_t) + PAGE - 1) / PAGE * PAGE;
-}
-
 bool cairn_ram_possible(const struct cairn_ram *ram, uint64_t bytes)
 {
         return bytes + table_bytes_of(ram, bytes) <= ram->limit_bytes;
@@ -299,7 +303,7 @@ int cairn_ram_alloc(struct cairn_ram *ram, uint32_t tenant, uint64_t bytes,
 
 static _Atomic uint64_t *generation_of(const struct segment *segment, uint32_t index)
 {
-        return (_Atomic uint64_t *)(void *)segment->base + index;
+        return (_Atomic uint64_t *)(void *)segment->base + 1 + index;
 }
 
 void cairn_ram_free(struct cairn_ram *ram, struct cairn_ram_slot *slot)
@@ -307,7 +311,9 @@ void cairn_ram_free(struct cairn_ram *ram, struct cairn_ram_slot *slot)
         assert(slot->bytes && slot->segment < ram->segments_count);
         struct segment *segment = &ram->segments[slot->segment];
         assert(slot->index < segment->slots && segment->kept_count < segment->slots);
+        // Whoever sees bytes of the slot's next use sees this as well.
         atomic_fetch_add_explicit(generation_of(segment, slot->index), 1, memory_order_release);
+        atomic_thread_fence(memory_order_release);
         segment->kept[segment->kept_count++] = slot->index;
         ram->classes[segment->class].kept_count++;
         ram->used_bytes -= segment->slot_bytes;
@@ -335,9 +341,10 @@ void cairn_ram_place(const struct cairn_ram *ram, const struct cairn_ram_slot *s
         const struct segment *segment = &ram->segments[slot->segment];
         ret_place->fd = segment->fd;
         ret_place->segment = segment->number;
+        ret_place->index = slot->segment;
         ret_place->segment_bytes = segment->map_bytes;
         ret_place->offset = segment->table_bytes + slot->index * segment->slot_bytes;
-        ret_place->generation_offset = slot->index * sizeof(uint64_t);
+        ret_place->generation_offset = (1 + slot->index) * sizeof(uint64_t);
         ret_place->generation =
             atomic_load_explicit(generation_of(segment, slot->index), memory_order_acquire);
 }

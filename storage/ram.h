@@ -2,7 +2,8 @@
 // come from segments (memfds, mapped shared), sparse: a segment costs its slots in use and those
 // kept for reuse, no more. When another size needs the memory, kept slots are given back to the
 // system page by page. A slot has a generation, in a table at the segment's start that a reader of
-// the segment can see: it changes when the slot is freed.
+// the segment can see: it changes when the slot is freed. The table's first u64 is 0 while the
+// segment is in use: once it is not, readers should unmap theirs, which keeps the memory alive.
 //
 // Whoever needs memory frees blocks first (storage/evict.c): this module never chooses what to
 // forget.
@@ -52,6 +53,7 @@ void cairn_ram_trim(struct cairn_ram *ram);
 struct cairn_ram_place {
         int fd;           // the segment's
         uint64_t segment; // its number, never used twice
+        uint32_t index;   // below CAIRN_RAM_SEGMENTS_MAX, taken by one segment after the other
         uint64_t segment_bytes;
         uint64_t offset;
         uint64_t generation_offset; // of the u64 in the table

@@ -299,6 +299,7 @@ int cairn_block_view(const struct cairn_store *store, const struct cairn_block *
         *ret_view = (struct cairn_block_view){
             .fd = place.fd,
             .segment = place.segment,
+            .index = place.index,
             .segment_bytes = place.segment_bytes,
             .offset = place.offset + layout->header_bytes,
             .size_bytes = layout->shape.layers * layout->layer_bytes[part - 1],
