@@ -96,6 +96,9 @@ static const struct pair pairs[CAIRN_KIND_COUNT] = {
     [CAIRN_KIND_RETAIN] = PAIR(retain),
     [CAIRN_KIND_PLAN] = PAIR(plan),
     [CAIRN_KIND_SET_QUOTA] = PAIR(set_quota),
+    [CAIRN_KIND_LIST_TENANTS] = PAIR(list_tenants),
+    [CAIRN_KIND_SET_HOLD] = PAIR(set_hold),
+    [CAIRN_KIND_LIST_HOLDS] = PAIR(list_holds),
     [CAIRN_KIND_STATS] = PAIR(stats),
     [CAIRN_KIND_WHY] = PAIR(why),
     [CAIRN_KIND_AUDIT] = PAIR(audit),
@@ -117,10 +120,9 @@ static const ProtobufCMessageDescriptor *descriptor_of(uint32_t kind, bool reply
         return reply ? pairs[kind].reply : pairs[kind].request;
 }
 
-int cairn_codec_unpack(uint32_t kind, bool reply, int32_t status, const uint8_t *bytes, size_t size,
-                       struct cairn_codec_arena *arena, void **ret_message)
+static int unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t size,
+                  struct cairn_codec_arena *arena, void **ret_message)
 {
-        const ProtobufCMessageDescriptor *descriptor = descriptor_of(kind, reply, status);
         ProtobufCAllocator allocator = {arena_alloc, arena_free, arena};
         ProtobufCMessage *message;
 
@@ -135,6 +137,23 @@ int cairn_codec_unpack(uint32_t kind, bool reply, int32_t status, const uint8_t 
         }
         *ret_message = message;
         return CAIRN_OK;
+}
+
+int cairn_codec_unpack(uint32_t kind, bool reply, int32_t status, const uint8_t *bytes, size_t size,
+                       struct cairn_codec_arena *arena, void **ret_message)
+{
+        return unpack(descriptor_of(kind, reply, status), bytes, size, arena, ret_message);
+}
+
+int cairn_codec_stored_space(const uint8_t *bytes, size_t size, struct cairn_codec_arena *arena,
+                             Cairn__StoredSpace **ret_stored)
+{
+        void *message;
+        int status = unpack(&cairn__stored_space__descriptor, bytes, size, arena, &message);
+
+        if (status == CAIRN_OK)
+                *ret_stored = message;
+        return status;
 }
 
 size_t cairn_codec_size(const void *message)

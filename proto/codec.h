@@ -30,6 +30,10 @@ void cairn_codec_arena_finish(struct cairn_codec_arena *arena);
 int cairn_codec_unpack(uint32_t kind, bool reply, int32_t status, const uint8_t *bytes, size_t size,
                        struct cairn_codec_arena *arena, void **ret_message);
 
+// What storage remembers of a space, as unpack does it.
+int cairn_codec_stored_space(const uint8_t *bytes, size_t size, struct cairn_codec_arena *arena,
+                             Cairn__StoredSpace **ret_stored);
+
 // Bytes that a message takes, and the packing into them. `message` is any Cairn__ struct that was
 // initialised by its CAIRN__..__INIT.
 size_t cairn_codec_size(const void *message);
