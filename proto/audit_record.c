@@ -46,10 +46,10 @@ static const uint8_t magic[4] = {'C', 'A', 'U', '1'};
 static const char *const action_names[CAIRN_AUDIT_ACTION_COUNT] = {"unknown", "evict",  "demote",
                                                                    "drop",    "delete", "purge",
                                                                    "refuse",  "quota",  "hold",
-                                                                   "retain",  "begin"};
+                                                                   "retain",  "begin",  "lost"};
 static const char *const reason_names[CAIRN_AUDIT_REASON_COUNT] = {
     "unknown",   "capacity",   "quota",      "ttl",    "request", "corrupt", "retention",
-    "admission", "legal-hold", "permission", "pinned", "started", "device"};
+    "admission", "legal-hold", "permission", "pinned", "started", "device",  "stopped"};
 
 static void digest_of(const uint8_t *bytes, struct cairn_key *ret_digest);
 static int check(const uint8_t *bytes);

@@ -59,7 +59,8 @@ enum cairn_audit_action {
         CAIRN_AUDIT_HOLD = 8,   // a legal hold was set or lifted
         CAIRN_AUDIT_RETAIN = 9, // a retention chose what stays
         CAIRN_AUDIT_BEGIN = 10, // a new file or a restart: the chain goes on
-        CAIRN_AUDIT_ACTION_COUNT = 11,
+        CAIRN_AUDIT_LOST = 11,  // `count` records could not be kept: too many at once, or no disk
+        CAIRN_AUDIT_ACTION_COUNT = 12,
 };
 enum cairn_audit_reason {
         CAIRN_AUDIT_CAPACITY = 1, // the tier was full
@@ -73,8 +74,9 @@ enum cairn_audit_reason {
         CAIRN_AUDIT_PERMISSION = 9,
         CAIRN_AUDIT_PINNED = 10,
         CAIRN_AUDIT_STARTED = 11,
-        CAIRN_AUDIT_DEVICE = 12, // the device failed or went away
-        CAIRN_AUDIT_REASON_COUNT = 13,
+        CAIRN_AUDIT_DEVICE = 12,  // the device failed or went away
+        CAIRN_AUDIT_STOPPED = 13, // the daemon stopped, and memory alone had it
+        CAIRN_AUDIT_REASON_COUNT = 14,
 };
 
 struct cairn_audit_record {
