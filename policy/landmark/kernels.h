@@ -94,6 +94,11 @@ struct cairn_kernels {
         float (*dot)(const float *a, const float *b, uint32_t n);
         // out[j] += row[j] * weight; n a multiple of 16.
         void (*axpy)(const float *row, float weight, uint32_t n, float *out);
+        // out[q * out_stride + j] += rows[i][j] * weights[q * weight_stride + i], for i in order; n
+        // a multiple of 16.
+        void (*add_rows)(const int8_t *const *rows, uint32_t n_rows, uint32_t n,
+                         const float *weights, uint32_t weight_stride, uint32_t queries, float *out,
+                         uint32_t out_stride);
         // Orthonormal Walsh-Hadamard transform in place; n a power of two >= 8.
         void (*hadamard)(float *x, uint32_t n);
         // codes[s] = nearest grid point to (y[s], y[s + subs], ...) / unit; ret_points gets the

@@ -21,6 +21,11 @@ void cairn_landmark_partial_merge(struct cairn_landmark_partial *into,
         }
 }
 
+enum {
+        CHUNK = 64,     // rows that are scored, then summed
+        CHUNK_PART = 8, // rows summed between prefetches
+};
+
 // The running sums of one attention: a maximum, a sum and an output a query head.
 struct accumulator {
         float *out; // [queries][padded]
@@ -32,17 +37,19 @@ struct accumulator {
         uint32_t padded;
 };
 
-enum {
-        CHUNK = 128
+struct chunk {
+        struct cairn_cursor rows[CHUNK];
+        uint32_t n;
 };
 
+// Rows are collected a chunk ahead of the sums, so that they can be prefetched.
 struct attend {
         const struct cairn_landmark_request *request;
         const struct cairn_kernels *kernels;
         struct cairn_query query;
         struct accumulator sums;
-        struct cairn_cursor rows[CHUNK];
-        uint32_t n_rows;
+        struct chunk chunks[2];
+        uint32_t filling;   // the other one is summed next
         const void *run_of; // the code run and run that means belong to
         uint32_t run;
 };
@@ -69,41 +76,56 @@ size_t cairn_landmark_attend_scratch_bytes(const struct cairn_landmark_request *
         return attend_carve(&a, request, NULL) + sizeof(struct cairn_rotation);
 }
 
-static void chunk_scores(struct attend *a)
+static const struct cairn_landmark_piece *piece_of(const struct attend *a,
+                                                   const struct cairn_cursor *row)
+{
+        return &a->request->pieces[row->piece];
+}
+
+// Keeps query . centre of the row's run.
+static void set_means(struct attend *a, const struct cairn_cursor *row)
 {
         const struct cairn_landmark_layout *l = a->request->layout;
-        for (uint32_t i = 0; i < a->n_rows; i++) {
-                const struct cairn_landmark_piece *piece = &a->request->pieces[a->rows[i].piece];
-                uint32_t run = a->rows[i].token / l->shape.run_tokens;
-                bool centred = piece->code_run && l->centres != CAIRN_LANDMARK_NONE;
-                if (centred && (piece->code_run != a->run_of || run != a->run)) {
-                        float centre[CAIRN_DIM_PADDED_MAX];
-                        cairn_centre_read(l, a->kernels, piece->code_run, run, centre);
-                        for (uint32_t q = 0; q < a->query.n; q++)
-                                a->sums.means[q] =
-                                    a->kernels->dot(a->query.rows + (size_t)q * a->query.padded,
-                                                    centre, a->query.padded);
-                        a->run_of = piece->code_run;
-                        a->run = run;
-                }
-                cairn_score_row(l, a->kernels, &a->query, piece, a->rows[i].token, a->sums.means, 1,
-                                a->sums.scores + i, CHUNK);
+        const uint8_t *code_run = piece_of(a, row)->code_run;
+        uint32_t run = row->token / l->shape.run_tokens;
+        float centre[CAIRN_DIM_PADDED_MAX];
+        if (!code_run || l->centres == CAIRN_LANDMARK_NONE ||
+            (code_run == a->run_of && run == a->run))
+                return;
+        cairn_centre_read(l, a->kernels, code_run, run, centre);
+        for (uint32_t q = 0; q < a->query.n; q++)
+                a->sums.means[q] = a->kernels->dot(a->query.rows + (size_t)q * a->query.padded,
+                                                   centre, a->query.padded);
+        a->run_of = code_run;
+        a->run = run;
+}
+
+// Scores of a chunk's rows by all queries; their values are prefetched meanwhile.
+static void chunk_scores(struct attend *a, const struct chunk *chunk)
+{
+        const struct cairn_landmark_layout *l = a->request->layout;
+        for (uint32_t i = 0; i < chunk->n; i++) {
+                const struct cairn_cursor *row = &chunk->rows[i];
+                cairn_prefetch_v(l, piece_of(a, row), row->token);
+                set_means(a, row);
+                cairn_score_row(l, a->kernels, &a->query, piece_of(a, row), row->token,
+                                a->sums.means, 1, a->sums.scores + i, CHUNK);
         }
         for (uint32_t q = 0; q < a->query.n; q++)
-                for (uint32_t i = a->n_rows; i < CHUNK; i++)
+                for (uint32_t i = chunk->n; i < CHUNK; i++)
                         a->sums.scores[q * CHUNK + i] = -INFINITY;
 }
 
-// Adds the rows gathered so far.
-static void chunk_add(struct attend *a)
+// Weights of a chunk's rows, and what they change of the running sums.
+static void chunk_weights(struct attend *a)
 {
         struct accumulator *sums = &a->sums;
-        float value[CAIRN_DIM_PADDED_MAX];
-        if (a->n_rows == 0)
-                return;
-        chunk_scores(a);
+        float ones[CHUNK];
+        for (uint32_t i = 0; i < CHUNK; i++)
+                ones[i] = 1;
         for (uint32_t q = 0; q < a->query.n; q++) {
                 const float *scores = sums->scores + (size_t)q * CHUNK;
+                float *weights = sums->weights + (size_t)q * CHUNK;
                 float max = a->kernels->largest(scores, CHUNK);
                 if (max > sums->max[q]) {
                         float shrink =
@@ -114,27 +136,91 @@ static void chunk_add(struct attend *a)
                         sums->max[q] = max;
                 }
                 float reference = sums->max[q] > -INFINITY ? sums->max[q] : 0;
-                sums->sum[q] = sums->sum[q] + a->kernels->exp_sum(scores, CHUNK, reference);
-                a->kernels->exp_weights(scores, CHUNK, reference,
-                                        sums->weights + (size_t)q * CHUNK);
+                a->kernels->exp_weights(scores, CHUNK, reference, weights);
+                sums->sum[q] = sums->sum[q] + a->kernels->dot(weights, ones, CHUNK);
         }
-        for (uint32_t i = 0; i < a->n_rows && sums->padded; i++) {
-                (void)cairn_row_read_v(a->request->layout, a->kernels,
-                                       &a->request->pieces[a->rows[i].piece], a->rows[i].token,
+}
+
+// Adds the values of q8 rows, eight rows at a time; the keys of the next chunk are prefetched
+// meanwhile. Rows that are coded otherwise count as zeros here.
+static void add_coded(struct attend *a, const struct chunk *chunk, const struct chunk *next)
+{
+        static const int8_t zeros[CAIRN_DIM_PADDED_MAX] = {0};
+        const struct cairn_landmark_layout *l = a->request->layout;
+        struct accumulator *sums = &a->sums;
+        const int8_t *rows[CHUNK];
+        float scales[CHUNK];
+        for (uint32_t i = 0; i < chunk->n; i++) {
+                const struct cairn_landmark_piece *piece = piece_of(a, &chunk->rows[i]);
+                const uint8_t *code_run = piece->code_run;
+                size_t token = chunk->rows[i].token;
+                scales[i] = 1;
+                rows[i] = zeros;
+                if (cairn_piece_is_raw(piece, l->shape.v_codec))
+                        continue;
+                memcpy(&scales[i], code_run + l->v_row_scales + token * 4, 4);
+                rows[i] = (const int8_t *)code_run + l->v_rows + token * l->v_row_bytes;
+        }
+        for (uint32_t q = 0; q < a->query.n; q++)
+                for (uint32_t i = 0; i < chunk->n; i++)
+                        sums->weights[q * CHUNK + i] *= scales[i];
+        for (uint32_t first = 0; first < CHUNK; first += CHUNK_PART) {
+                uint32_t end = first + CHUNK_PART;
+                for (uint32_t i = first; i < end && i < next->n; i++) {
+                        const struct cairn_cursor *row = &next->rows[i];
+                        cairn_prefetch_k(l, piece_of(a, row), row->token);
+                        cairn_prefetch_centre(l, piece_of(a, row), row->token);
+                }
+                if (first < chunk->n)
+                        a->kernels->add_rows(rows + first,
+                                             cairn_min_u32(chunk->n - first, CHUNK_PART),
+                                             sums->padded, sums->weights + first, CHUNK, a->query.n,
+                                             sums->out, sums->padded);
+        }
+}
+
+// Adds the values of rows that are not q8.
+static void add_others(struct attend *a, const struct chunk *chunk)
+{
+        const struct cairn_landmark_layout *l = a->request->layout;
+        struct accumulator *sums = &a->sums;
+        float value[CAIRN_DIM_PADDED_MAX];
+        for (uint32_t i = 0; i < chunk->n; i++) {
+                const struct cairn_landmark_piece *piece = piece_of(a, &chunk->rows[i]);
+                if (l->shape.v_codec == CAIRN_ROW_Q8 && piece->code_run)
+                        continue;
+                (void)cairn_row_read_v(l, a->kernels, piece, chunk->rows[i].token,
                                        value); // non-finite counts as 0
                 for (uint32_t q = 0; q < a->query.n; q++)
                         if (sums->weights[q * CHUNK + i] > 0)
                                 a->kernels->axpy(value, sums->weights[q * CHUNK + i], sums->padded,
                                                  sums->out + (size_t)q * sums->padded);
         }
-        a->n_rows = 0;
+}
+
+// Sums the chunk that was filled before the last; the last is summed next time.
+static void turn(struct attend *a)
+{
+        struct chunk *next = &a->chunks[a->filling];
+        struct chunk *chunk = &a->chunks[1 - a->filling];
+        if (chunk->n > 0) {
+                chunk_scores(a, chunk);
+                chunk_weights(a);
+                if (a->sums.padded && a->request->layout->shape.v_codec == CAIRN_ROW_Q8)
+                        add_coded(a, chunk, next);
+                if (a->sums.padded)
+                        add_others(a, chunk);
+        }
+        chunk->n = 0;
+        a->filling = 1 - a->filling;
 }
 
 static void add_row(struct attend *a, const struct cairn_cursor *row)
 {
-        a->rows[a->n_rows++] = *row;
-        if (a->n_rows == CHUNK)
-                chunk_add(a);
+        struct chunk *chunk = &a->chunks[a->filling];
+        chunk->rows[chunk->n++] = *row;
+        if (chunk->n == CHUNK)
+                turn(a);
 }
 
 static void add_all(struct attend *a, struct cairn_cursor cursor)
@@ -168,7 +254,7 @@ int cairn_landmark_attend(const struct cairn_landmark_request *request, const ui
         uint8_t *end = (uint8_t *)scratch + attend_carve(a, request, scratch);
         a->request = request;
         a->kernels = cairn_kernels_chosen();
-        a->n_rows = 0;
+        a->chunks[0].n = a->chunks[1].n = a->filling = 0;
         a->run_of = NULL;
         cairn_query_prepare(a->kernels, request->layout, request->queries, request->scale,
                             (struct cairn_rotation *)(void *)end, &a->query);
@@ -184,7 +270,8 @@ int cairn_landmark_attend(const struct cairn_landmark_request *request, const ui
                 (void)cairn_cursor_seek(&cursor, positions[i]); // checked above
                 add_row(a, &cursor);
         }
-        chunk_add(a);
+        turn(a);
+        turn(a);
         for (uint32_t q = 0; q < request->n_queries; q++) {
                 bool any = a->sums.max[q] > -INFINITY;
                 float sum = a->sums.sum[q], unit = any ? 1.0f / sum : 0;

@@ -252,6 +252,49 @@ static void body_axpy(const float *row, float weight, uint32_t n, float *out)
                 body_store(out + j, body_load(out + j) + body_load(row + j) * weight);
 }
 
+// The 16 columns at `first` of all rows for a constant number of queries; sums stay in registers.
+BODY void body_add_columns(const int8_t *const *rows, uint32_t n_rows, uint32_t first,
+                           const float *weights, uint32_t weight_stride, const uint32_t queries,
+                           float *out, uint32_t out_stride)
+{
+        vf sums[CAIRN_BATCH][PARTS];
+        CAIRN_UNROLL
+        for (uint32_t i = 0; i < queries * PARTS; i++)
+                sums[i / PARTS][i % PARTS] =
+                    body_load(out + (size_t)(i / PARTS) * out_stride + first + i % PARTS * LANES);
+        for (uint32_t i = 0; i < n_rows; i++) {
+                const int8_t *row = rows[i] + first;
+                CAIRN_UNROLL
+                for (uint32_t p = 0; p < PARTS; p++) {
+                        vf x = __builtin_convertvector(body_from_int8(row + p * LANES), vf);
+                        CAIRN_UNROLL
+                        for (uint32_t q = 0; q < queries; q++)
+                                sums[q][p] = sums[q][p] + x * weights[q * weight_stride + i];
+                }
+        }
+        CAIRN_UNROLL
+        for (uint32_t i = 0; i < queries * PARTS; i++)
+                body_store(out + (size_t)(i / PARTS) * out_stride + first + i % PARTS * LANES,
+                           sums[i / PARTS][i % PARTS]);
+}
+
+static void body_add_rows(const int8_t *const *rows, uint32_t n_rows, uint32_t n,
+                          const float *weights, uint32_t weight_stride, uint32_t queries,
+                          float *out, uint32_t out_stride)
+{
+        for (uint32_t q = 0; q < queries; q += queries - q >= CAIRN_BATCH ? CAIRN_BATCH : 1)
+                for (uint32_t j = 0; j < n; j += CAIRN_LANES) {
+                        const float *own = weights + (size_t)q * weight_stride;
+                        float *to = out + (size_t)q * out_stride;
+                        if (queries - q >= CAIRN_BATCH)
+                                body_add_columns(rows, n_rows, j, own, weight_stride, CAIRN_BATCH,
+                                                 to, out_stride);
+                        else
+                                body_add_columns(rows, n_rows, j, own, weight_stride, 1, to,
+                                                 out_stride);
+                }
+}
+
 // The sign bits of the lanes that have bit h set, h = 1, 2, 4, 8.
 #define BODY_SIGN INT32_MIN
 static const int32_t body_upper[4][16] = {
@@ -442,7 +485,8 @@ static void body_byte_weights(const float *weights, const uint16_t *scales, uint
         .exp_sum = body_exp_sum, .exp_weights = body_exp_weights, .rank_max = body_rank_max,       \
         .rank_sum = body_rank_sum, .collect = body_collect, .centre = body_centre,                 \
         .to_int8 = body_to_int8, .from_int8 = body_from_int8_row, .add_squares = body_add_squares, \
-        .dot = body_dot, .axpy = body_axpy, .hadamard = body_hadamard, .nearest = body_nearest,    \
-        .multiply = body_multiply, .clean = body_clean, .byte_weights = body_byte_weights
+        .dot = body_dot, .axpy = body_axpy, .add_rows = body_add_rows, .hadamard = body_hadamard,  \
+        .nearest = body_nearest, .multiply = body_multiply, .clean = body_clean,                   \
+        .byte_weights = body_byte_weights
 
 #endif

@@ -200,6 +200,18 @@ static void axpy(const float *row, float weight, uint32_t n, float *out)
                 out[j] = out[j] + row[j] * weight;
 }
 
+static void add_rows(const int8_t *const *rows, uint32_t n_rows, uint32_t n, const float *weights,
+                     uint32_t weight_stride, uint32_t queries, float *out, uint32_t out_stride)
+{
+        for (uint32_t q = 0; q < queries; q++)
+                for (uint32_t i = 0; i < n_rows; i++) {
+                        float weight = weights[(size_t)q * weight_stride + i];
+                        float *to = out + (size_t)q * out_stride;
+                        for (uint32_t j = 0; j < n; j++)
+                                to[j] = to[j] + (float)rows[i][j] * weight;
+                }
+}
+
 static void hadamard(float *x, uint32_t n)
 {
         for (uint32_t h = 1; h < n; h *= 2) {
@@ -318,6 +330,7 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .add_squares = add_squares,
     .dot = dot,
     .axpy = axpy,
+    .add_rows = add_rows,
     .hadamard = hadamard,
     .nearest = nearest,
     .multiply = multiply,

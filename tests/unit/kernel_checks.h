@@ -254,6 +254,30 @@ static inline void check_rows(const struct cairn_kernels *k, struct rng *rng)
         }
 }
 
+static inline void check_add_rows(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t n = 16; n <= 576; n += n < 144 ? 16 : 80) {
+                uint32_t queries = 1 + rng_below(rng, 9), n_rows = rng_below(rng, 70);
+                uint32_t stride = n_rows + rng_below(rng, 3);
+                const int8_t *rows[70];
+                int8_t *bytes = guarded((size_t)(n_rows + 1) * n);
+                fill_bytes(rng, bytes, (size_t)(n_rows + 1) * n);
+                for (uint32_t i = 0; i < n_rows; i++) // the last one ends at the guard page
+                        rows[i] = bytes + (size_t)(1 + rng_below(rng, n_rows)) * n;
+                float *weights = odd_floats(rng, (size_t)queries * stride + 1, false);
+                float *a = odd_floats(rng, (size_t)queries * n, false);
+                float *b = guarded((size_t)queries * n * 4);
+                memcpy(b, a, (size_t)queries * n * 4);
+                k->add_rows(rows, n_rows, n, weights, stride, queries, a, n);
+                cairn_kernels_scalar.add_rows(rows, n_rows, n, weights, stride, queries, b, n);
+                same_floats(a, b, (size_t)queries * n, "add_rows");
+                guarded_free(bytes, (size_t)(n_rows + 1) * n);
+                guarded_free(weights, ((size_t)queries * stride + 1) * 4);
+                guarded_free(a, (size_t)queries * n * 4);
+                guarded_free(b, (size_t)queries * n * 4);
+        }
+}
+
 static inline void check_codes(const struct cairn_kernels *k, struct rng *rng)
 {
         for (uint32_t n = 8; n <= 512; n *= 2) {
