@@ -16,17 +16,30 @@ enum cairn_cli_exit {
         CAIRN_CLI_NO_DAEMON = 3,
 };
 
+// Options that some commands take; the table in main.c says which, and what they mean.
+enum cairn_cli_option {
+        CAIRN_CLI_SPACE,
+        CAIRN_CLI_TENANT,
+        CAIRN_CLI_TIER,
+        CAIRN_CLI_KEY,
+        CAIRN_CLI_HELD,
+        CAIRN_CLI_MAX,
+        CAIRN_CLI_AFTER,
+        CAIRN_CLI_OPTIONS,
+};
+
 struct cairn_cli {
         struct cairn_client *client; // connected; NULL for commands that are local
         bool json;
         const char *socket_path;      // as given, or NULL
         double model_bytes_per_token; // doctor; 0: not given
         double prefill_rate;
-        double target_mass;  // plan; 0: not given
-        uint64_t rate_bytes; // verify; 0: the daemon's
-        bool offline;        // verify
-        const char *plot;    // plan: a file to draw in, or NULL
-        int argc;            // what follows the command and is no option
+        double target_mass;                     // plan; 0: not given
+        uint64_t rate_bytes;                    // verify; 0: the daemon's
+        bool offline;                           // verify
+        const char *plot;                       // plan: a file to draw in, or NULL
+        const char *options[CAIRN_CLI_OPTIONS]; // texts; "" for those without an argument; NULL
+        int argc;                               // what follows the command and is no option
         char **argv;
 };
 
@@ -50,6 +63,11 @@ int cairn_cli_plan(struct cairn_cli *cli);
 int cairn_cli_reload(struct cairn_cli *cli);
 int cairn_cli_drain(struct cairn_cli *cli);
 int cairn_cli_verify(struct cairn_cli *cli);
+int cairn_cli_blocks(struct cairn_cli *cli);
+int cairn_cli_contexts(struct cairn_cli *cli);
+int cairn_cli_leases(struct cairn_cli *cli);
+int cairn_cli_config(struct cairn_cli *cli);
+int cairn_cli_bench(struct cairn_cli *cli);
 
 // Prints the client's error to stderr; returns the exit code that fits.
 int cairn_cli_fail(const struct cairn_cli *cli, int status);
@@ -60,6 +78,10 @@ int cairn_cli_fail(const struct cairn_cli *cli, int status);
 void cairn_cli_json_text(FILE *to, const char *text);
 // A number: whole numbers without a fraction; NaN and infinities as null.
 void cairn_cli_json_number(FILE *to, double value);
+// "3m 20s", "250 ms" in ret_text[16].
+void cairn_cli_duration(double ms, char ret_text[16]);
+// A whole number of at most `max`. CAIRN_CLI_USAGE, said on stderr as of --`option`.
+int cairn_cli_parse_count(const char *option, const char *text, uint64_t max, uint64_t *ret_value);
 // "500MiB", as bytes. CAIRN_CLI_USAGE: it is none.
 int cairn_cli_parse_bytes(const char *text, uint64_t *ret_bytes);
 // "12.3 MiB" in ret_text[16].

@@ -26,18 +26,47 @@ static const struct cairn_cli_command commands[] = {
      "cairnctl drain 30000", cairn_cli_drain, false, false},
     {"verify", "[DIR]", "checks all that is stored (with --offline: DIR, which no daemon has)",
      "cairnctl verify --rate 500MiB", cairn_cli_verify, false, true},
+    {"blocks", "", "the blocks it stores, with tiers, tenants, holds",
+     "cairnctl blocks --space 1 --tier ram --held", cairn_cli_blocks, false, false},
+    {"contexts", "", "open contexts, and who has them", "cairnctl contexts --tenant 1000",
+     cairn_cli_contexts, false, false},
+    {"leases", "", "leases on blocks: who holds, how many, how long", "cairnctl leases --json",
+     cairn_cli_leases, false, false},
+    {"config", "[NAME]", "the running configuration and its sources; NAME: what begins so",
+     "cairnctl config ram_bytes", cairn_cli_config, false, false},
+    {"bench", "[MS]", "short puts, gets and lookups on the running daemon, MS ms each",
+     "cairnctl bench 1000", cairn_cli_bench, false, false},
+};
+
+// Options of some commands alone.
+static const struct {
+        const char *name;
+        bool argument;
+        const char *commands; // a space before and after each
+        const char *help;     // as the usage shows it
+} options_of_commands[CAIRN_CLI_OPTIONS] = {
+    [CAIRN_CLI_SPACE] = {"space", true, " blocks ", "N        the space of that number"},
+    [CAIRN_CLI_TENANT] = {"tenant", true, " blocks contexts leases ", "UID     of that tenant"},
+    [CAIRN_CLI_TIER] = {"tier", true, " blocks ", "TIER      with a copy there: ram or nvme"},
+    [CAIRN_CLI_KEY] = {"key", true, " blocks ", "HEX        whose key begins so"},
+    [CAIRN_CLI_HELD] = {"held", false, " blocks ", "           that somebody holds"},
+    [CAIRN_CLI_MAX] = {"max", true, " blocks contexts leases ",
+                       "N          so many at most (default 100)"},
+    [CAIRN_CLI_AFTER] = {"after", true, " blocks contexts leases ",
+                         "CURSOR   go on where another call stopped"},
 };
 enum {
         COMMANDS = sizeof(commands) / sizeof(commands[0]),
         TIMEOUT_MS = 5000,
         LONG_MS = 7 * 24 * 3600 * 1000,
+        OPTION_FIRST = 256, // what getopt_long returns for the first of options_of_commands
 };
 
 static void usage(FILE *to)
 {
         fputs("usage: cairnctl [--socket PATH] [--timeout MS] [--json] COMMAND [ARGUMENT]\n\n", to);
         for (int i = 0; i < COMMANDS; i++)
-                fprintf(to, "  %-7s %-7s %s\n", commands[i].name, commands[i].arguments,
+                fprintf(to, "  %-8s %-7s %s\n", commands[i].name, commands[i].arguments,
                         commands[i].summary);
         fputs(
             "\n"
@@ -50,20 +79,34 @@ static void usage(FILE *to)
             "  --target-mass X, --plot FILE.svg  (plan) attention mass to hold (default 0.99),\n"
             "                 and a picture of the curve\n"
             "  --rate BYTES   (verify) a second, like 500MiB (default: the daemon's verify_rate)\n"
-            "  --offline      (verify) check DIR[:DIR...] itself, reading alone, by cairnd's help\n"
-            "  --help         this; after a command: about that command\n"
-            "  --version      the version\n"
-            "\n"
-            "exit codes: 0 fine, 1 the request failed, 2 wrong usage, 3 no daemon\n"
-            "example:    cairnctl --json stats cairn_blocks\n",
+            "  --offline      (verify) check DIR[:DIR...] itself, reading alone, by cairnd's "
+            "help\n",
             to);
+        for (int i = 0; i < CAIRN_CLI_OPTIONS; i++)
+                fprintf(to, "  --%s %s (%.*s)\n", options_of_commands[i].name,
+                        options_of_commands[i].help,
+                        (int)strlen(options_of_commands[i].commands) - 2,
+                        options_of_commands[i].commands + 1);
+        fputs("  --help         this; after a command: about that command\n"
+              "  --version      the version\n"
+              "\n"
+              "exit codes: 0 fine, 1 the request failed, 2 wrong usage, 3 no daemon\n"
+              "example:    cairnctl --json stats cairn_blocks\n",
+              to);
 }
 
 static void command_usage(const struct cairn_cli_command *command)
 {
+        char wanted[32];
+
         printf("usage: cairnctl [--socket PATH] [--json] %s%s%s\n\n%s\n\nexample: %s\n",
                command->name, *command->arguments ? " " : "", command->arguments, command->summary,
                command->example);
+        (void)snprintf(wanted, sizeof(wanted), " %s ", command->name); // names are short
+        for (int i = 0; i < CAIRN_CLI_OPTIONS; i++)
+                if (strstr(options_of_commands[i].commands, wanted))
+                        printf("  --%s %s\n", options_of_commands[i].name,
+                               options_of_commands[i].help);
 }
 
 static const struct cairn_cli_command *find(const char *name)
@@ -86,6 +129,7 @@ struct options {
         const char *plot;
         uint64_t rate_bytes;
         bool offline;
+        const char *of_commands[CAIRN_CLI_OPTIONS];
 };
 
 static int parse_positive(const char *name, const char *text, double *ret_value)
@@ -116,10 +160,40 @@ static int parse_timeout(const char *text, uint32_t *ret_ms)
         return CAIRN_CLI_OK;
 }
 
+// Takes one option; its argument is in optarg. Returns an exit code.
+static int take(int option, struct options *ret_options)
+{
+        if (option >= OPTION_FIRST && option < OPTION_FIRST + CAIRN_CLI_OPTIONS) {
+                ret_options->of_commands[option - OPTION_FIRST] = optarg ? optarg : "";
+                return CAIRN_CLI_OK;
+        }
+        switch (option) {
+        case 's': ret_options->client.socket_path = optarg; break;
+        case 't': return parse_timeout(optarg, &ret_options->client.timeout_ms);
+        case 'm':
+                return parse_positive("model-bytes-per-token", optarg,
+                                      &ret_options->model_bytes_per_token);
+        case 'p': return parse_positive("prefill-rate", optarg, &ret_options->prefill_rate);
+        case 'g': return parse_positive("target-mass", optarg, &ret_options->target_mass);
+        case 'l': ret_options->plot = optarg; break;
+        case 'r':
+                if (cairn_cli_parse_bytes(optarg, &ret_options->rate_bytes) == CAIRN_CLI_OK)
+                        break;
+                fprintf(stderr, "cairnctl: --rate %s: bytes like 500MiB, please\n", optarg);
+                return CAIRN_CLI_USAGE;
+        case 'o': ret_options->offline = true; break;
+        case 'j': ret_options->json = true; break;
+        case 'h': ret_options->help = true; break;
+        case 'v': ret_options->version = true; break;
+        default: fputs("try: cairnctl --help\n", stderr); return CAIRN_CLI_USAGE;
+        }
+        return CAIRN_CLI_OK;
+}
+
 // Options may stand before and after the command. Returns an exit code.
 static int parse(int argc, char **argv, struct options *ret_options)
 {
-        static const struct option longs[] = {
+        static const struct option common[] = {
             {"socket", required_argument, NULL, 's'},
             {"timeout", required_argument, NULL, 't'},
             {"json", no_argument, NULL, 'j'},
@@ -131,44 +205,37 @@ static int parse(int argc, char **argv, struct options *ret_options)
             {"plot", required_argument, NULL, 'l'},
             {"rate", required_argument, NULL, 'r'},
             {"offline", no_argument, NULL, 'o'},
-            {0},
         };
+        enum {
+                COMMON = sizeof(common) / sizeof(common[0])
+        };
+        struct option longs[COMMON + CAIRN_CLI_OPTIONS + 1] = {0};
         int option;
 
-        while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-                switch (option) {
-                case 's': ret_options->client.socket_path = optarg; break;
-                case 't':
-                        if (parse_timeout(optarg, &ret_options->client.timeout_ms) != CAIRN_CLI_OK)
-                                return CAIRN_CLI_USAGE;
-                        break;
-                case 'm':
-                        if (parse_positive("model-bytes-per-token", optarg,
-                                           &ret_options->model_bytes_per_token) != CAIRN_CLI_OK)
-                                return CAIRN_CLI_USAGE;
-                        break;
-                case 'p':
-                        if (parse_positive("prefill-rate", optarg, &ret_options->prefill_rate) !=
-                            CAIRN_CLI_OK)
-                                return CAIRN_CLI_USAGE;
-                        break;
-                case 'g':
-                        if (parse_positive("target-mass", optarg, &ret_options->target_mass) !=
-                            CAIRN_CLI_OK)
-                                return CAIRN_CLI_USAGE;
-                        break;
-                case 'l': ret_options->plot = optarg; break;
-                case 'r':
-                        if (cairn_cli_parse_bytes(optarg, &ret_options->rate_bytes) == CAIRN_CLI_OK)
-                                break;
-                        fprintf(stderr, "cairnctl: --rate %s: bytes like 500MiB, please\n", optarg);
+        memcpy(longs, common, sizeof(common));
+        for (int i = 0; i < CAIRN_CLI_OPTIONS; i++)
+                longs[COMMON + i] = (struct option){
+                    options_of_commands[i].name,
+                    options_of_commands[i].argument ? required_argument : no_argument, NULL,
+                    OPTION_FIRST + i};
+        while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1)
+                if (take(option, ret_options) != CAIRN_CLI_OK)
                         return CAIRN_CLI_USAGE;
-                case 'o': ret_options->offline = true; break;
-                case 'j': ret_options->json = true; break;
-                case 'h': ret_options->help = true; break;
-                case 'v': ret_options->version = true; break;
-                default: fputs("try: cairnctl --help\n", stderr); return CAIRN_CLI_USAGE;
-                }
+        return CAIRN_CLI_OK;
+}
+
+// Whether the command takes the options that were given.
+static int check_options(const struct cairn_cli_command *command, const struct options *options)
+{
+        char wanted[32];
+
+        (void)snprintf(wanted, sizeof(wanted), " %s ", command->name); // names are short
+        for (int i = 0; i < CAIRN_CLI_OPTIONS; i++) {
+                if (!options->of_commands[i] || strstr(options_of_commands[i].commands, wanted))
+                        continue;
+                fprintf(stderr, "cairnctl %s: it takes no --%s; try: cairnctl %s --help\n",
+                        command->name, options_of_commands[i].name, command->name);
+                return CAIRN_CLI_USAGE;
         }
         return CAIRN_CLI_OK;
 }
@@ -198,6 +265,7 @@ static int run(const struct cairn_cli_command *command, const struct options *op
         int status = CAIRN_OK;
         int code;
 
+        memcpy(cli.options, options->of_commands, sizeof(cli.options));
         if (client.timeout_ms == 0)
                 client.timeout_ms = command->long_lived ? LONG_MS : TIMEOUT_MS;
         if (!command->local && !options->offline)
@@ -252,5 +320,7 @@ int main(int argc, char **argv)
                         command->name, command->name);
                 return CAIRN_CLI_USAGE;
         }
+        if (check_options(command, &options) != CAIRN_CLI_OK)
+                return CAIRN_CLI_USAGE;
         return run(command, &options, argc - optind - 1, argv + optind + 1);
 }

@@ -1,6 +1,8 @@
 // What commands print with.
+#include <errno.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "client/cli/cli.h"
 
@@ -47,4 +49,32 @@ void cairn_cli_bytes(double bytes, char ret_text[16])
                 unit++;
         }
         (void)snprintf(ret_text, 16, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+void cairn_cli_duration(double ms, char ret_text[16])
+{
+        double s = ms / 1000;
+
+        if (ms < 1000)
+                (void)snprintf(ret_text, 16, "%.0f ms", ms);
+        else if (s < 120)
+                (void)snprintf(ret_text, 16, "%.1f s", s);
+        else if (s < 7200)
+                (void)snprintf(ret_text, 16, "%.0fm %02.0fs", floor(s / 60), floor(fmod(s, 60)));
+        else
+                (void)snprintf(ret_text, 16, "%.0fh %02.0fm", floor(s / 3600),
+                               floor(fmod(s, 3600) / 60));
+}
+
+int cairn_cli_parse_count(const char *option, const char *text, uint64_t max, uint64_t *ret_value)
+{
+        char *end;
+
+        errno = 0;
+        *ret_value = strtoull(text, &end, 10);
+        if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret_value <= max)
+                return CAIRN_CLI_OK;
+        fprintf(stderr, "cairnctl: --%s %s: a number from 0 to %llu, please\n", option, text,
+                (unsigned long long)max);
+        return CAIRN_CLI_USAGE;
 }

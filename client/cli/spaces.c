@@ -25,8 +25,8 @@ static void print_row(const struct cairn_space_info *info)
         else
                 (void)snprintf(shape, sizeof(shape), "%ux%ux%u/%u %s", c->layers, c->kv_heads,
                                c->k_dim, c->v_dim, dtype_name(c->dtype));
-        printf("%-28.28s %-22s %6u %8llu %10s %10s\n", c->model, shape, c->block_tokens,
-               (unsigned long long)info->blocks, ram, nvme);
+        printf("%5u %-28.28s %-22s %6u %8llu %10s %10s\n", info->id, c->model, shape,
+               c->block_tokens, (unsigned long long)info->blocks, ram, nvme);
 }
 
 static void print_json(const struct cairn_space_info *info)
@@ -35,8 +35,8 @@ static void print_json(const struct cairn_space_info *info)
         char fingerprint[65];
 
         cairn_key_to_text(&info->fingerprint, fingerprint);
-        printf("{\"fingerprint\": \"%s\", \"kind\": \"%s\", \"model\": ", fingerprint,
-               c->kind == CAIRN_SPACE_OPAQUE ? "opaque" : "attention");
+        printf("{\"space\": %u, \"fingerprint\": \"%s\", \"kind\": \"%s\", \"model\": ", info->id,
+               fingerprint, c->kind == CAIRN_SPACE_OPAQUE ? "opaque" : "attention");
         cairn_cli_json_text(stdout, c->model);
         printf(", \"revision\": ");
         cairn_cli_json_text(stdout, c->revision);
@@ -62,8 +62,8 @@ static void on_space(void *arg, const struct cairn_space_info *info)
                 print_json(info);
         } else {
                 if (listing->count == 0)
-                        printf("%-28s %-22s %6s %8s %10s %10s\n", "model", "layers x heads x dims",
-                               "tokens", "blocks", "ram", "nvme");
+                        printf("%5s %-28s %-22s %6s %8s %10s %10s\n", "space", "model",
+                               "layers x heads x dims", "tokens", "blocks", "ram", "nvme");
                 print_row(info);
         }
         listing->count++;

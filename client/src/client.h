@@ -65,6 +65,15 @@ union cairn_client_outputs {
                 void *arg;
         } visit;
         struct {
+                void (*on_block)(void *arg, const struct cairn_block_info *info);
+                void (*on_context)(void *arg, const struct cairn_context_info *info);
+                void (*on_lease)(void *arg, const struct cairn_lease_info *info);
+                void (*on_setting)(void *arg, const struct cairn_setting *setting);
+                void *arg;
+                uint64_t *ret_cursor;
+                char *ret_file;
+        } list;
+        struct {
                 size_t count;
                 size_t *ret_found;
                 struct cairn_lease *ret_lease;

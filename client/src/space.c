@@ -226,6 +226,7 @@ static int decode_info(const Cairn__SpaceInfo *info, struct cairn_space_info *re
         ret_info->blocks = info->blocks;
         ret_info->ram_bytes = info->ram_bytes;
         ret_info->nvme_bytes = info->nvme_bytes;
+        ret_info->id = info->id;
         return CAIRN_OK;
 }
 

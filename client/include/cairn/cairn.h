@@ -142,6 +142,7 @@ struct cairn_space_info {
         uint64_t blocks;
         uint64_t ram_bytes;
         uint64_t nvme_bytes;
+        uint32_t id; // the daemon's number of it
 };
 
 // An attention space with the defaults: f16, blocks of 256 tokens, 2-bit landmarks with 8 outlier
@@ -259,6 +260,86 @@ struct cairn_verify_info {
 // Takes as long as that takes: give the call a deadline. CAIRN_EBUSY: another is under way.
 CAIRN_API int cairn_verify(struct cairn_client *client, struct cairn_call *call,
                            uint64_t rate_bytes, struct cairn_verify_info *ret_info);
+
+// ---- operators' lists, a page at a time ----
+
+// What to list: zero for all of it, from the start, 256 at most.
+struct cairn_list {
+        uint64_t cursor; // what the page before gave
+        uint32_t max;    // at most 1024
+        bool by_tenant;
+        uint32_t tenant; // a uid
+        // Blocks alone:
+        uint32_t space; // number of a space, as list_spaces gives it
+        uint32_t tier;  // 1: with a copy in RAM, 2: on NVMe
+        bool held;      // that somebody holds
+        const uint8_t *key;
+        size_t key_bytes; // of `key`: what keys begin with
+};
+// Pointers in these live for the call that hands them over.
+struct cairn_block_info {
+        uint32_t space;
+        uint32_t tenant;
+        struct cairn_key key;
+        struct cairn_key parent; // zero: a root
+        uint64_t ram_bytes;      // 0: no copy there
+        uint64_t nvme_bytes;
+        uint32_t holds; // by leases, contexts, pins and requests at work
+        uint32_t children;
+        bool unwritten;      // not on NVMe (yet)
+        uint64_t uses_since; // uses of blocks since this one's last: how long it rests
+        uint64_t generation;
+        uint64_t expires_ms; // from now on; 0: never
+};
+struct cairn_holder {
+        uint32_t tenant;
+        uint32_t pid;
+        const char *client; // what it calls itself
+};
+struct cairn_context_info {
+        uint64_t context;
+        uint32_t space;
+        struct cairn_holder holder;
+        uint64_t tokens;
+        uint64_t tail_tokens; // of them, appended
+        uint32_t blocks;      // stored ones that it holds
+        bool busy;            // an Append or Retain is at work
+};
+struct cairn_lease_info {
+        uint64_t lease;
+        struct cairn_holder holder;
+        uint32_t blocks;
+        uint64_t left_ms;
+        struct cairn_key first_key; // of its blocks
+};
+// A key of the configuration as it stands.
+struct cairn_setting {
+        const char *name;
+        const char *value;
+        const char *source; // "default", "file", "environment" or "flag"
+        const char *help;
+        uint64_t number; // what "5%" or "auto" came to; else 0
+        bool reloadable;
+};
+// For operators. on_...: once an entry, before on_done. *ret_cursor is where the next page begins,
+// 0 at the end; a page may be empty and not the last.
+CAIRN_API int cairn_list_blocks(struct cairn_client *client, struct cairn_call *call,
+                                const struct cairn_list *list,
+                                void (*on_block)(void *arg, const struct cairn_block_info *info),
+                                void *arg, uint64_t *ret_cursor);
+CAIRN_API int cairn_list_contexts(struct cairn_client *client, struct cairn_call *call,
+                                  const struct cairn_list *list,
+                                  void (*on_context)(void *arg,
+                                                     const struct cairn_context_info *info),
+                                  void *arg, uint64_t *ret_cursor);
+CAIRN_API int cairn_list_leases(struct cairn_client *client, struct cairn_call *call,
+                                const struct cairn_list *list,
+                                void (*on_lease)(void *arg, const struct cairn_lease_info *info),
+                                void *arg, uint64_t *ret_cursor);
+// ret_file[4096] (may be NULL): the file that was read, or "".
+CAIRN_API int cairn_show_config(struct cairn_client *client, struct cairn_call *call,
+                                void (*on_setting)(void *arg, const struct cairn_setting *setting),
+                                void *arg, char *ret_file);
 
 // ---- arenas ----
 

@@ -73,6 +73,7 @@ class SpaceInfoStruct(Structure):
         ("blocks", c_uint64),
         ("ram_bytes", c_uint64),
         ("nvme_bytes", c_uint64),
+        ("id", c_uint32),
     ]
 
 
