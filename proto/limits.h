@@ -20,6 +20,7 @@ enum {
         CAIRN_LEASES_MAX = 1024,                  // a connection
         CAIRN_PINS_MAX = 65536,                   // on blocks, by all tenants
         CAIRN_PINS_TENANT_MAX = 32768,
+        CAIRN_TENANTS_MAX = 1024,
         CAIRN_LEASE_MS_DEFAULT = 30 * 1000,
         CAIRN_LEASE_MS_MAX = 10 * 60 * 1000,
         CAIRN_FRAME_TIMEOUT_MS = 10 * 1000, // a frame begun and not finished

@@ -126,6 +126,7 @@ void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
                 cairn_table_insert(&store->table, block);
         block->flags = (uint16_t)((block->flags | CAIRN_BLOCK_VISIBLE) & ~CAIRN_BLOCK_STALE);
         cairn_block_space(store, block)->blocks++;
+        cairn_block_owner(store, block)->blocks++;
         store->stats.blocks++;
         // Only a block that has children already can close one.
         if (block->children > 0 && cairn_block_is(block, CAIRN_BLOCK_CHILD) &&
@@ -140,6 +141,7 @@ void cairn_block_load(struct cairn_store *store, struct cairn_block *block)
         cairn_table_insert(&store->table, block);
         block->flags |= CAIRN_BLOCK_VISIBLE;
         cairn_block_space(store, block)->blocks++;
+        cairn_block_owner(store, block)->blocks++;
         store->stats.blocks++;
 }
 
@@ -163,6 +165,7 @@ void cairn_block_unpublish(struct cairn_store *store, struct cairn_block *block)
         block->children_ram = 0;
         block->flags = (uint16_t)((block->flags | CAIRN_BLOCK_STALE) & ~CAIRN_BLOCK_VISIBLE);
         cairn_block_space(store, block)->blocks--;
+        cairn_block_owner(store, block)->blocks--;
         store->stats.blocks--;
 }
 
@@ -187,7 +190,8 @@ int cairn_part_take(struct cairn_store *store, struct cairn_block *block, uint32
         assert(ram->state == CAIRN_PART_NONE);
         struct cairn_space_state *space = cairn_block_space(store, block);
         uint64_t bytes = space->layout.part_bytes[part];
-        int status = cairn_evict_ram_alloc(store, block->tenant, bytes, &ram->slot);
+        int status =
+            cairn_evict_ram_alloc(store, cairn_block_owner(store, block), bytes, &ram->slot);
         if (status != CAIRN_OK)
                 return status;
         ram->state = CAIRN_PART_LOADING;
@@ -219,8 +223,24 @@ void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint3
                 child_ram_set(store, block, false);
         }
         ram->state = CAIRN_PART_NONE;
-        cairn_ram_free(store->ram, &ram->slot);
-        space->ram_bytes -= space->layout.part_bytes[part];
+        uint64_t bytes = space->layout.part_bytes[part];
+        cairn_evict_ram_free(store, cairn_block_owner(store, block), bytes, &ram->slot);
+        space->ram_bytes -= bytes;
+}
+
+void cairn_block_slot_taken(struct cairn_store *store, struct cairn_block *block)
+{
+        cairn_block_owner(store, block)->nvme_bytes +=
+            cairn_block_space(store, block)->layout.slot_bytes;
+}
+
+void cairn_block_slot_give(struct cairn_store *store, struct cairn_block *block, bool bad)
+{
+        uint32_t slab = block->slab;
+        cairn_block_owner(store, block)->nvme_bytes -=
+            cairn_block_space(store, block)->layout.slot_bytes;
+        block->slab = CAIRN_NO_SLAB;
+        cairn_slab_give(store, slab, block->slot, bad);
 }
 
 static void resident_release(struct cairn_block *block)
@@ -270,9 +290,7 @@ static void end_block(struct cairn_store *store, struct cairn_block *block)
         cairn_block_set_flag(store, block, CAIRN_BLOCK_RAM_ONLY, false);
         cairn_block_set_flag(store, block, CAIRN_BLOCK_DIRTY, false);
         if (block->slab != CAIRN_NO_SLAB)
-                cairn_slab_give(store, block->slab, block->slot,
-                                cairn_block_is(block, CAIRN_BLOCK_BAD_SLOT));
-        block->slab = CAIRN_NO_SLAB;
+                cairn_block_slot_give(store, block, cairn_block_is(block, CAIRN_BLOCK_BAD_SLOT));
         cairn_table_entry_free(&store->table, block);
 }
 

@@ -69,13 +69,23 @@ static bool evict_one(struct cairn_store *store)
         return true;
 }
 
-int cairn_evict_ram_alloc(struct cairn_store *store, uint32_t tenant, uint64_t bytes,
+void cairn_evict_ram_free(struct cairn_store *store, struct cairn_tenant *tenant, uint64_t bytes,
+                          struct cairn_ram_slot *slot)
+{
+        assert(tenant->ram_bytes >= bytes);
+        tenant->ram_bytes -= bytes;
+        cairn_ram_free(store->ram, slot);
+}
+
+int cairn_evict_ram_alloc(struct cairn_store *store, struct cairn_tenant *tenant, uint64_t bytes,
                           struct cairn_ram_slot *ret_slot)
 {
         if (!cairn_ram_possible(store->ram, bytes))
                 return CAIRN_ENOMEM;
         for (;;) {
-                int status = cairn_ram_alloc(store->ram, tenant, bytes, ret_slot);
+                int status = cairn_ram_alloc(store->ram, tenant->tenant, bytes, ret_slot);
+                if (status == CAIRN_OK)
+                        tenant->ram_bytes += bytes;
                 if (status != CAIRN_EAGAIN)
                         return status;
                 if (evict_one(store))

@@ -157,7 +157,8 @@ static int open_memory(struct cairn_store *store, const struct cairn_store_inter
                 status =
                     cairn_ram_create(store->options.ram_bytes, store->options.views, &store->ram);
         store->spaces = calloc(CAIRN_SPACES_MAX, sizeof(*store->spaces));
-        if (!store->spaces)
+        store->tenants = calloc(CAIRN_TENANTS_MAX, sizeof(struct cairn_tenant *));
+        if (!store->spaces || !store->tenants)
                 status = CAIRN_ENOMEM;
         for (int i = 0; status == CAIRN_OK && i < CAIRN_OPS_RESERVE; i++) {
                 struct cairn_op *op = calloc(1, sizeof(*op));
@@ -316,6 +317,8 @@ void cairn_store_abandon(struct cairn_store *store)
         if (store->spaces)
                 cairn_spaces_finish(store);
         free(store->spaces);
+        if (store->tenants)
+                cairn_tenants_finish(store);
         for (int i = 0; i < CAIRN_HEAP_COUNT; i++)
                 cairn_heap_finish(&store->ram_heap[i]);
         cairn_ram_destroy(store->ram);

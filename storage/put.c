@@ -184,7 +184,8 @@ void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *req
                 cairn_begin_ready(store, request, status, NULL);
 }
 
-static struct cairn_put *put_create(struct cairn_store *store, struct cairn_space_state *space)
+static struct cairn_put *put_create(struct cairn_store *store, struct cairn_space_state *space,
+                                    const struct cairn_tenant *tenant)
 {
         if (cairn_table_reserve(&store->table, 1 + store->puts_active) != CAIRN_OK ||
             cairn_heap_reserve(&space->heap, (uint32_t)space->blocks + 1 + store->puts_active) !=
@@ -199,6 +200,8 @@ static struct cairn_put *put_create(struct cairn_store *store, struct cairn_spac
                 return NULL;
         }
         block->space = space->index;
+        block->tenant = tenant->tenant;
+        block->owner = tenant->index;
         put->store = store;
         put->block = block;
         if (!cairn_block_resident(store, block)) {
@@ -236,14 +239,17 @@ int cairn_put_try(struct cairn_store *store, struct cairn_put_begin *request)
         struct cairn_space_state *space = cairn_space_by_id(store, request->space);
         if (!possible(store, &space->layout))
                 return CAIRN_ENOMEM;
-        struct cairn_put *put = put_create(store, space);
+        struct cairn_tenant *tenant;
+        int status = cairn_tenant_of(store, request->tenant, &tenant);
+        if (status != CAIRN_OK)
+                return status;
+        struct cairn_put *put = put_create(store, space, tenant);
         if (!put)
                 return CAIRN_ENOMEM;
         struct cairn_block *block = put->block;
         block->key = request->key;
         block->parent = request->parent;
-        block->tenant = request->tenant;
-        int status = cairn_part_take(store, block, 0);
+        status = cairn_part_take(store, block, 0);
         if (status == CAIRN_OK && space->layout.part_bytes[1] > 0)
                 status = cairn_part_take(store, block, 1);
         if (status != CAIRN_OK) {

@@ -45,7 +45,7 @@ static void load_free(struct cairn_range_load *load)
         struct cairn_store *store = load->store;
         struct cairn_block *block = load->block;
         cairn_link_remove(&load->link);
-        cairn_ram_free(store->ram, &load->slot);
+        cairn_evict_ram_free(store, cairn_block_owner(store, block), load->bytes, &load->slot);
         store->range_bytes -= load->bytes;
         free(load);
         block->refs--;
@@ -217,7 +217,8 @@ int cairn_range_step(struct cairn_store *store, struct cairn_range *range)
         if (!load)
                 return CAIRN_ENOMEM;
         load->bytes = layout->header_bytes + extent.page_to - extent.page_from;
-        int status = cairn_evict_ram_alloc(store, block->tenant, load->bytes, &load->slot);
+        int status =
+            cairn_evict_ram_alloc(store, cairn_block_owner(store, block), load->bytes, &load->slot);
         if (status != CAIRN_OK) {
                 free(load);
                 return status;

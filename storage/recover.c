@@ -221,6 +221,10 @@ int cairn_recover_block(struct cairn_store *store, uint32_t slab,
                         const struct cairn_catalog_block *record)
 {
         struct cairn_space_state *space = store->spaces[store->slabs[slab]->space];
+        struct cairn_tenant *tenant;
+        int status = cairn_tenant_of(store, record->tenant, &tenant);
+        if (status != CAIRN_OK)
+                return status;
         if (!cairn_slab_mark(store->slabs[slab], record->slot))
                 return CAIRN_ENOENT;
         uint64_t slot_bytes = space->layout.slot_bytes;
@@ -238,9 +242,11 @@ int cairn_recover_block(struct cairn_store *store, uint32_t slab,
         block->generation = record->generation;
         block->used = record->used;
         block->tenant = record->tenant;
+        block->owner = tenant->index;
         block->space = space->index;
         block->slab = slab;
         block->slot = record->slot;
+        cairn_block_slot_taken(store, block);
         block->flags |= CAIRN_BLOCK_RECORD;
         // The clock has no meaning across starts: a time to live begins anew.
         if (record->ttl_ms > 0)
@@ -259,11 +265,10 @@ void cairn_recover_remove(struct cairn_store *store, struct cairn_block *block)
         cairn_table_remove(&store->table, block);
         cairn_block_set_flag(store, block, CAIRN_BLOCK_STORED, false);
         cairn_block_space(store, block)->blocks--;
+        cairn_block_owner(store, block)->blocks--;
         store->stats.blocks--;
         store->stats.recovered_blocks--;
-        uint32_t slab = block->slab;
-        block->slab = CAIRN_NO_SLAB;
-        cairn_slab_give(store, slab, block->slot, false);
+        cairn_block_slot_give(store, block, false);
         cairn_table_entry_free(&store->table, block);
 }
 

@@ -18,12 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/audit_record.h"
 #include "proto/key.h"
 #include "proto/limits.h"
 #include "proto/status.h"
 #include "storage/executor.h"
 
-struct cairn_audit_record; // proto/audit_record.h
 struct cairn_store;
 struct cairn_block; // an entry of the block table: held, it stays findable
 struct cairn_put;   // a block being written: invisible until committed
@@ -309,6 +309,38 @@ void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct 
 // Drops clean RAM copies that nobody pins (tests, and `cairnctl` when asked). Returns the bytes
 // freed.
 uint64_t cairn_store_drop_ram(struct cairn_store *store);
+
+// ---- tenants ----
+
+// What a tenant's blocks may take. They count for whoever put them, whoever reads them.
+struct cairn_quota {
+        uint64_t ram_bytes; // hard limits: beyond them it evicts its own, or is refused; 0: none
+        uint64_t nvme_bytes;
+        uint64_t ram_guaranteed_bytes; // nobody else takes these from it
+        uint64_t nvme_guaranteed_bytes;
+};
+// Works while running; a limit that was lowered evicts the tenant's own blocks, as soon as nobody
+// holds them. CAIRN_EINVAL: a guarantee above the tenant's limit, or all guarantees above the
+// tier. CAIRN_EBUSY: CAIRN_TENANTS_MAX reached. CAIRN_ENOMEM. Nothing is changed then. Not kept
+// over a restart.
+int cairn_store_quota_set(struct cairn_store *store, uint32_t tenant,
+                          const struct cairn_quota *quota);
+
+struct cairn_store_tenant_info {
+        uint32_t tenant;
+        struct cairn_quota quota;
+        uint64_t ram_bytes; // used
+        uint64_t nvme_bytes;
+        uint64_t blocks;
+        uint64_t evicted[CAIRN_AUDIT_REASON_COUNT]; // blocks that are gone, by reason
+        uint64_t demoted;                           // RAM copies dropped that NVMe has
+        uint64_t refused_quota;                     // puts
+        uint64_t refused_admission;                 // blocks that were not written to NVMe, as yet
+};
+// Tenants that have, or had, blocks or a quota.
+size_t cairn_store_tenants_count(const struct cairn_store *store);
+void cairn_store_tenant_info(const struct cairn_store *store, size_t index,
+                             struct cairn_store_tenant_info *ret_info); // index < count
 
 // ---- audit ----
 

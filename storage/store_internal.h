@@ -72,6 +72,7 @@ struct cairn_block {
         uint32_t children;     // visible blocks and puts that name it as parent
         uint32_t children_ram; // of them, those with RAW in RAM
         uint32_t heap;         // place in the space's eviction heap
+        uint32_t owner;        // index in store->tenants
         uint16_t space;        // index in store->spaces
         uint16_t flags;
 };
@@ -196,6 +197,19 @@ struct cairn_space_state {
         uint32_t write_count;
 };
 
+struct cairn_tenant {
+        uint32_t tenant;
+        uint32_t index;
+        struct cairn_quota quota;
+        uint64_t ram_bytes;  // of slots that its blocks' parts and ranges have
+        uint64_t nvme_bytes; // of slots that its blocks have, bad ones too while it has them
+        uint64_t blocks;     // visible
+        uint64_t evicted[CAIRN_AUDIT_REASON_COUNT];
+        uint64_t demoted;
+        uint64_t refused_quota;
+        uint64_t refused_admission;
+};
+
 enum {
         CAIRN_PUTS_HASH = 4096
 };
@@ -211,6 +225,8 @@ struct cairn_store {
         struct cairn_table table;
         struct cairn_space_state **spaces;
         uint32_t spaces_count;
+        struct cairn_tenant **tenants; // [CAIRN_TENANTS_MAX], in order of arrival
+        uint32_t tenants_count;
         struct cairn_slab **slabs;
         uint32_t slabs_count;
         uint32_t slab_number; // next
@@ -306,6 +322,12 @@ int cairn_space_add(struct cairn_store *store, const struct cairn_catalog_space 
                     struct cairn_space_state **ret_space);
 void cairn_spaces_finish(struct cairn_store *store);
 
+// tenant.c
+struct cairn_tenant *cairn_tenant_find(const struct cairn_store *store, uint32_t tenant);
+// Finds or adds. CAIRN_EBUSY, CAIRN_ENOMEM.
+int cairn_tenant_of(struct cairn_store *store, uint32_t tenant, struct cairn_tenant **ret_tenant);
+void cairn_tenants_finish(struct cairn_store *store);
+
 // store.c
 void cairn_store_wake(struct cairn_store *store);
 uint64_t cairn_store_now(const struct cairn_store *store);
@@ -325,6 +347,11 @@ static inline struct cairn_space_state *cairn_block_space(const struct cairn_sto
                                                           const struct cairn_block *block)
 {
         return store->spaces[block->space];
+}
+static inline struct cairn_tenant *cairn_block_owner(const struct cairn_store *store,
+                                                     const struct cairn_block *block)
+{
+        return store->tenants[block->owner];
 }
 static inline bool cairn_block_is(const struct cairn_block *block, uint32_t flag)
 {
@@ -350,6 +377,9 @@ void cairn_block_refresh(struct cairn_store *store, struct cairn_block *block);
 int cairn_part_take(struct cairn_store *store, struct cairn_block *block, uint32_t part);
 void cairn_part_ready(struct cairn_store *store, struct cairn_block *block, uint32_t part);
 void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint32_t part);
+// A slot of a slab becomes the block's, or is free again.
+void cairn_block_slot_taken(struct cairn_store *store, struct cairn_block *block);
+void cairn_block_slot_give(struct cairn_store *store, struct cairn_block *block, bool bad);
 // Makes it invisible and forgets it durably. `op` may be NULL: then one is made if memory allows.
 // `record` (copied) becomes durable with the removal, or not at all; NULL: the key stays, by a
 // newer block.
@@ -371,8 +401,11 @@ void cairn_audit_emit(struct cairn_store *store, const struct cairn_audit_record
 // Whether a block that is about to be loaded was used longer ago than the oldest that RAM would
 // give up for it.
 bool cairn_evict_is_cold(const struct cairn_store *store, const struct cairn_block *block);
-int cairn_evict_ram_alloc(struct cairn_store *store, uint32_t tenant, uint64_t bytes,
+// A slot for bytes of the tenant, and its end.
+int cairn_evict_ram_alloc(struct cairn_store *store, struct cairn_tenant *tenant, uint64_t bytes,
                           struct cairn_ram_slot *ret_slot);
+void cairn_evict_ram_free(struct cairn_store *store, struct cairn_tenant *tenant, uint64_t bytes,
+                          struct cairn_ram_slot *slot);
 uint32_t cairn_evict_nvme(struct cairn_store *store, struct cairn_space_state *space,
                           uint32_t count);
 

@@ -111,6 +111,48 @@ static bool spaces_agree(const struct cairn_store *store, const struct sums *sum
                nvme_bytes == store->stats.nvme_used_bytes;
 }
 
+struct tenant_sums {
+        uint64_t blocks;
+        uint64_t ram_bytes;
+        uint64_t nvme_bytes;
+};
+
+static void add_to_tenant(const struct cairn_store *store, const struct cairn_block *block,
+                          struct tenant_sums *sums)
+{
+        const struct cairn_layout *layout = &cairn_block_space(store, block)->layout;
+        sums[block->owner].blocks += cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
+        if (block->slab != CAIRN_NO_SLAB)
+                sums[block->owner].nvme_bytes += layout->slot_bytes;
+        for (uint32_t i = 0; block->resident && i < CAIRN_PART_COUNT; i++) {
+                if (block->resident->parts[i].state != CAIRN_PART_NONE)
+                        sums[block->owner].ram_bytes += layout->part_bytes[i];
+        }
+}
+
+static bool tenants_agree(const struct cairn_store *store, struct tenant_sums *sums)
+{
+        uint32_t entries = cairn_table_entries(&store->table);
+        for (uint32_t id = 0; id < entries; id++) {
+                const struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (cairn_block_is(block, CAIRN_BLOCK_LIVE) &&
+                    !cairn_block_is(block, CAIRN_BLOCK_GHOST))
+                        add_to_tenant(store, block, sums);
+        }
+        for (const struct cairn_link *link = store->ranges; link; link = link->next) {
+                const struct cairn_range_load *load =
+                    CAIRN_CONTAINER(link, struct cairn_range_load, link);
+                sums[load->block->owner].ram_bytes += load->bytes;
+        }
+        for (uint32_t i = 0; i < store->tenants_count; i++) {
+                const struct cairn_tenant *tenant = store->tenants[i];
+                if (tenant->blocks != sums[i].blocks || tenant->ram_bytes != sums[i].ram_bytes ||
+                    tenant->nvme_bytes != sums[i].nvme_bytes)
+                        return false;
+        }
+        return true;
+}
+
 int cairn_store_audit_counters(const struct cairn_store *store)
 {
         const struct cairn_store_stats *stats = &store->stats;
@@ -134,7 +176,9 @@ int cairn_store_audit_counters(const struct cairn_store *store)
         uint32_t *children = calloc(entries ? entries : 1, sizeof(*children));
         if (!children)
                 return CAIRN_ENOMEM;
-        bool agree = children_agree(store, children);
+        struct tenant_sums *tenants = calloc(CAIRN_TENANTS_MAX, sizeof(*tenants));
+        bool agree = tenants && children_agree(store, children) && tenants_agree(store, tenants);
+        free(tenants);
         free(children);
         return agree ? CAIRN_OK : CAIRN_EINTERNAL;
 }

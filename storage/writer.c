@@ -85,18 +85,11 @@ void cairn_writer_error(struct cairn_store *store, int status)
             "the disk, its mount and its permissions");
 }
 
-static void slot_release(struct cairn_store *store, struct cairn_block *block, bool bad)
-{
-        uint32_t slab = block->slab;
-        block->slab = CAIRN_NO_SLAB;
-        cairn_slab_give(store, slab, block->slot, bad);
-}
-
 static void write_failed(struct cairn_store *store, struct cairn_put *put, int status)
 {
         struct cairn_block *block = put->block;
         cairn_writer_error(store, status);
-        slot_release(store, block, status == CAIRN_EIO && !store->stats.nvme_failed);
+        cairn_block_slot_give(store, block, status == CAIRN_EIO && !store->stats.nvme_failed);
         put->attempts++;
         if (put->attempts < CAIRN_WRITE_ATTEMPTS_MAX && !cairn_block_is(block, CAIRN_BLOCK_STALE) &&
             !store->stats.nvme_failed)
@@ -166,6 +159,8 @@ static void pump_space(struct cairn_store *store, struct cairn_space_state *spac
                 if (answer == CAIRN_SLAB_WAIT)
                         return;
                 queue_pop(store, space);
+                if (answer == CAIRN_SLAB_TAKEN)
+                        cairn_block_slot_taken(store, block);
                 if (answer == CAIRN_SLAB_NONE) {
                         give_up(store, put, CAIRN_ENOSPC);
                         continue;
@@ -190,7 +185,7 @@ static void on_recorded(struct cairn_catalog_op *op, int status)
                         cairn_put_end(store, put, status);
                         return;
                 }
-                slot_release(store, block, false);
+                cairn_block_slot_give(store, block, false);
                 give_up(store, put, status);
                 return;
         }

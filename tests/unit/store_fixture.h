@@ -356,7 +356,7 @@ static inline int fixture_delete(struct fixture *f, uint64_t number)
 {
         struct cairn_key key = fixture_key(number);
         struct fixture_result result = {0};
-        cairn_store_delete(f->store, f->space, &key, fixture_on_status, &result);
+        cairn_store_delete(f->store, f->space, &key, NULL, fixture_on_status, &result);
         cr_assert_not(result.done, "called back inside the call");
         fixture_until(f, &result.done);
         return result.status;
