@@ -55,27 +55,29 @@ enum cairn_block_flag {
         CAIRN_BLOCK_LIVE = 1 << 10,     // the entry is in use
 };
 
-// An entry. One million of them are to fit in 160 MB with the table's index.
+// An entry. One million of them are to fit in 160 MB with the table's index. Look-ups and holds
+// need the first 64 bytes alone.
 struct cairn_block {
         struct cairn_key key;
-        struct cairn_key parent; // zero: a root
-        uint64_t generation;
-        uint64_t used;                   // order of use, by the store's counter
-        uint64_t expires_ms;             // 0: never
+        uint64_t expires_ms; // 0: never
+        uint32_t holds;
+        uint32_t refs;     // the store's own: loads, writes, catalog changes
+        uint32_t children; // visible blocks and puts that name it as parent
+        uint32_t heap;     // place in the space's eviction heap
+        uint32_t id;       // place in the table's entries
+        uint16_t space;    // index in store->spaces
+        uint16_t flags;
         struct cairn_resident *resident; // NULL: nothing in RAM
-        uint32_t id;                     // place in the table's entries
-        uint32_t slab;                   // index in store->slabs; CAIRN_NO_SLAB
+        struct cairn_key parent;         // zero: a root
+        uint64_t generation;
+        uint64_t used; // order of use, by the store's counter
+        uint32_t slab; // index in store->slabs; CAIRN_NO_SLAB
         uint32_t slot;
         uint32_t tenant;
-        uint32_t holds;
-        uint32_t refs;         // the store's own: loads, writes, catalog changes
-        uint32_t children;     // visible blocks and puts that name it as parent
-        uint32_t children_ram; // of them, those with RAW in RAM
-        uint32_t heap;         // place in the space's eviction heap
         uint32_t owner;        // index in store->tenants
-        uint16_t space;        // index in store->spaces
-        uint16_t flags;
+        uint32_t children_ram; // of the children, those with RAW in RAM
 };
+static_assert(offsetof(struct cairn_block, resident) == 64, "one cache line's worth for look-ups");
 static_assert(sizeof(struct cairn_block) <= 144, "a block costs at most 160 bytes with its index");
 
 struct cairn_table {
@@ -84,10 +86,28 @@ struct cairn_table {
         uint32_t chunks_capacity;
         uint32_t free_first; // entry id + 1; linked through `heap`
         uint32_t free_count;
-        uint32_t *index; // entry id + 1; open addressing
+        uint32_t groups_from; // chunks from this one on are allocated in groups
+        uint32_t *index;      // entry id + 1 below, bits of the hash above; open addressing
         uint32_t index_mask;
         uint32_t index_count;
+        uint32_t id_bits;
         uint64_t seed;
+};
+
+// A search for many keys in order. The table must not change until it ends.
+enum {
+        CAIRN_SEARCH_AHEAD = 32
+};
+struct cairn_table_search {
+        const struct cairn_table *table;
+        const struct cairn_key *keys; // the caller's
+        size_t count;
+        size_t hashed;  // keys whose place in the index is on its way
+        size_t guessed; // of them, those whose entry is on its way
+        size_t done;
+        uint64_t hashes[CAIRN_SEARCH_AHEAD];
+        uint32_t slots[CAIRN_SEARCH_AHEAD];
+        uint16_t space;
 };
 
 int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_t seed);
@@ -100,6 +120,16 @@ uint32_t cairn_table_entries(const struct cairn_table *table); // ids are below 
 // With ghosts. NULL if absent.
 struct cairn_block *cairn_table_find(const struct cairn_table *table, uint16_t space,
                                      const struct cairn_key *key);
+void cairn_table_search_init(struct cairn_table_search *search, const struct cairn_table *table,
+                             uint16_t space, const struct cairn_key *keys, size_t count);
+// What find gives for the next key. There must be one.
+struct cairn_block *cairn_table_search_next(struct cairn_table_search *search);
+// What look-ups and holds need, and `resident` behind it.
+static inline void cairn_block_prefetch(const struct cairn_block *block)
+{
+        __builtin_prefetch(block, 1);
+        __builtin_prefetch(&block->resident, 1);
+}
 int cairn_table_reserve(struct cairn_table *table, uint32_t more); // room for so many inserts
 void cairn_table_insert(struct cairn_table *table, struct cairn_block *block); // the key is absent
 void cairn_table_remove(struct cairn_table *table, struct cairn_block *block);
@@ -386,7 +416,7 @@ void cairn_block_slot_give(struct cairn_store *store, struct cairn_block *block,
 void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, struct cairn_op *op,
                         const struct cairn_audit_record *record);
 
-// audit_log.c
+// audit.c
 // The facts of a block for a record about it: tenant, space, key, bytes, the tier it is in, the
 // time. Policy, score, numbers, request and connection are the caller's to add.
 void cairn_audit_describe(const struct cairn_store *store, const struct cairn_block *block,
@@ -396,6 +426,9 @@ void cairn_audit_describe(const struct cairn_store *store, const struct cairn_bl
 // copied, committed within about a second or with what comes first, never by a commit of its own.
 // A time of 0 is set. Records of removals go by cairn_block_forget.
 void cairn_audit_emit(struct cairn_store *store, const struct cairn_audit_record *record);
+// The store's own: it was opened; it ends, and takes along what memory alone has.
+void cairn_audit_started(struct cairn_store *store);
+void cairn_audit_stopping(struct cairn_store *store);
 
 // evict.c
 // Whether a block that is about to be loaded was used longer ago than the oldest that RAM would

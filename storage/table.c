@@ -1,15 +1,67 @@
-// The block table: entries at fixed addresses in chunks, found by (space, key) through an index of
-// entry ids with linear probing. A parent that is named by children but not here is a ghost: an
-// entry that counts them.
+// The block table: entries at fixed addresses in chunks, found by (space, key) through an index
+// with linear probing. A parent that is named by children but not here is a ghost: an entry that
+// counts them.
+//
+// A slot of the index is an entry's id + 1 in the low `id_bits` bits and as much of the key's hash
+// as fits above them, so that a look-up touches the entry of its own key alone. Large tables lie in
+// pages of 2 MiB where the kernel has them: look-ups go all over them. Look-ups of many keys fetch
+// ahead, so that many cache misses are under way at once.
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "storage/store_internal.h"
 
 enum {
         CHUNK_BLOCKS = 1024,
-        INDEX_MIN = 1024
+        GROUP_CHUNKS = 128, // allocated at once in a large table
+        CHUNK_ALIGN_BYTES = 64,
+        INDEX_MIN = 1024,
+        ID_BITS_MIN = 16,
+        REHASH_AHEAD = 16,
 };
-#define INDEX_MAX (1u << 30)
+#define INDEX_MAX  (1u << 30)
+#define PAGE_BYTES ((size_t)2 << 20)
+
+// ---- memory ----
+
+static size_t whole_pages(size_t bytes)
+{
+        return (bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+}
+
+// Zeroed; from PAGE_BYTES on at a multiple of it, in large pages if the kernel has some.
+static void *memory_take(size_t bytes)
+{
+        if (bytes < PAGE_BYTES)
+                return calloc(1, bytes);
+        size_t size = whole_pages(bytes), all = size + PAGE_BYTES;
+        uint8_t *start = mmap(NULL, all, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (start == MAP_FAILED)
+                return NULL;
+        size_t before = (size_t)(-(uintptr_t)start & (PAGE_BYTES - 1));
+        if (before > 0)
+                (void)munmap(start, before); // a part of a mapping of ours: cannot fail, nor hurt
+        if (all - before > size)
+                (void)munmap(start + before + size, all - before - size); // as above
+        (void)madvise(start + before, size, MADV_HUGEPAGE); // without them it is slower
+        return start + before;
+}
+
+static void memory_give(void *start, size_t bytes)
+{
+        if (bytes < PAGE_BYTES)
+                free(start);
+        else if (start)
+                (void)munmap(start, whole_pages(bytes)); // cannot fail: it is ours
+}
+
+static size_t index_bytes(const struct cairn_table *table)
+{
+        return ((size_t)table->index_mask + 1) * sizeof(*table->index);
+}
+
+// ---- hash and slots ----
 
 static uint64_t hash_of(const struct cairn_table *table, uint16_t space,
                         const struct cairn_key *key)
@@ -24,22 +76,77 @@ static uint64_t hash_of(const struct cairn_table *table, uint16_t space,
         return hash;
 }
 
+static bool same_key(const struct cairn_block *block, uint16_t space, const struct cairn_key *key)
+{
+        uint64_t a[4], b[4];
+        memcpy(a, block->key.bytes, sizeof(a));
+        memcpy(b, key->bytes, sizeof(b));
+        return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0 &&
+               block->space == space;
+}
+
+static uint32_t id_mask(const struct cairn_table *table)
+{
+        return (1u << table->id_bits) - 1;
+}
+
+static uint32_t slot_tag(const struct cairn_table *table, uint64_t hash)
+{
+        return (uint32_t)(hash >> 32) & ~id_mask(table);
+}
+
+static struct cairn_block *slot_block(const struct cairn_table *table, uint32_t slot)
+{
+        return cairn_table_at(table, (slot & id_mask(table)) - 1);
+}
+
+static uint32_t slot_make(const struct cairn_table *table, uint64_t hash,
+                          const struct cairn_block *block)
+{
+        assert(block->id < id_mask(table));
+        return slot_tag(table, hash) | (block->id + 1);
+}
+
+// Ids are about to need a bit more: the tags give it.
+static void widen_ids(struct cairn_table *table)
+{
+        uint32_t old = id_mask(table);
+        table->id_bits++;
+        for (uint64_t i = 0; i <= table->index_mask; i++)
+                table->index[i] &= ~id_mask(table) | old;
+}
+
+// ---- life ----
+
 int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_t seed)
 {
         uint64_t size = INDEX_MIN;
         while (size < INDEX_MAX && size < expected_count * 2)
                 size *= 2;
-        *table = (struct cairn_table){.seed = seed, .index_mask = (uint32_t)size - 1};
-        table->index = calloc(size, sizeof(*table->index));
+        *table = (struct cairn_table){
+            .seed = seed, .index_mask = (uint32_t)size - 1, .id_bits = ID_BITS_MIN};
+        // The first chunks of a small table are allocated singly.
+        if (expected_count < (uint64_t)GROUP_CHUNKS * CHUNK_BLOCKS)
+                table->groups_from = GROUP_CHUNKS;
+        table->index = memory_take(index_bytes(table));
         return table->index ? CAIRN_OK : CAIRN_ENOMEM;
+}
+
+static size_t group_bytes(void)
+{
+        return (size_t)GROUP_CHUNKS * CHUNK_BLOCKS * sizeof(struct cairn_block);
 }
 
 void cairn_table_finish(struct cairn_table *table)
 {
-        for (uint32_t i = 0; i < table->chunks_count; i++)
-                free(table->chunks[i]);
+        for (uint32_t i = 0; i < table->chunks_count; i++) {
+                if (i < table->groups_from)
+                        free(table->chunks[i]);
+                else if (i % GROUP_CHUNKS == 0)
+                        memory_give(table->chunks[i], group_bytes());
+        }
         free(table->chunks);
-        free(table->index);
+        memory_give(table->index, index_bytes(table));
         *table = (struct cairn_table){0};
 }
 
@@ -54,6 +161,17 @@ uint32_t cairn_table_entries(const struct cairn_table *table)
         return table->chunks_count * CHUNK_BLOCKS;
 }
 
+// Memory of the next chunk: of its own, the first of a new group, or the next of the last group.
+static struct cairn_block *chunk_take(const struct cairn_table *table)
+{
+        size_t bytes = CHUNK_BLOCKS * sizeof(struct cairn_block);
+        if (table->chunks_count < table->groups_from)
+                return aligned_alloc(CHUNK_ALIGN_BYTES, bytes);
+        if (table->chunks_count % GROUP_CHUNKS == 0)
+                return memory_take(group_bytes());
+        return table->chunks[table->chunks_count - 1] + CHUNK_BLOCKS;
+}
+
 static int chunk_add(struct cairn_table *table)
 {
         if (table->chunks_count == table->chunks_capacity) {
@@ -64,11 +182,14 @@ static int chunk_add(struct cairn_table *table)
                 table->chunks = chunks;
                 table->chunks_capacity = capacity;
         }
-        struct cairn_block *chunk = calloc(CHUNK_BLOCKS, sizeof(*chunk));
+        struct cairn_block *chunk = chunk_take(table);
         if (!chunk)
                 return CAIRN_ENOMEM;
+        memset(chunk, 0, CHUNK_BLOCKS * sizeof(*chunk));
         uint32_t first = table->chunks_count * CHUNK_BLOCKS;
         table->chunks[table->chunks_count++] = chunk;
+        while (cairn_table_entries(table) > id_mask(table))
+                widen_ids(table);
         for (uint32_t i = CHUNK_BLOCKS; i-- > 0;) {
                 chunk[i].id = first + i;
                 chunk[i].heap = table->free_first;
@@ -104,15 +225,18 @@ void cairn_table_entry_free(struct cairn_table *table, struct cairn_block *block
         table->free_count++;
 }
 
+// ---- finding ----
+
+// Where the key is, or the empty slot that ends its search.
 static uint32_t slot_of(const struct cairn_table *table, uint16_t space,
-                        const struct cairn_key *key)
+                        const struct cairn_key *key, uint64_t hash)
 {
-        uint32_t at = (uint32_t)hash_of(table, space, key) & table->index_mask;
-        while (table->index[at]) {
-                const struct cairn_block *block = cairn_table_at(table, table->index[at] - 1);
-                if (block->space == space && memcmp(&block->key, key, sizeof(*key)) == 0)
+        uint32_t tag = slot_tag(table, hash), ids = id_mask(table);
+        uint32_t at = (uint32_t)hash & table->index_mask;
+        for (; table->index[at]; at = (at + 1) & table->index_mask) {
+                if ((table->index[at] & ~ids) == tag &&
+                    same_key(slot_block(table, table->index[at]), space, key))
                         break;
-                at = (at + 1) & table->index_mask;
         }
         return at;
 }
@@ -120,8 +244,58 @@ static uint32_t slot_of(const struct cairn_table *table, uint16_t space,
 struct cairn_block *cairn_table_find(const struct cairn_table *table, uint16_t space,
                                      const struct cairn_key *key)
 {
-        uint32_t at = slot_of(table, space, key);
-        return table->index[at] ? cairn_table_at(table, table->index[at] - 1) : NULL;
+        uint32_t at = slot_of(table, space, key, hash_of(table, space, key));
+        return table->index[at] ? slot_block(table, table->index[at]) : NULL;
+}
+
+void cairn_table_search_init(struct cairn_table_search *search, const struct cairn_table *table,
+                             uint16_t space, const struct cairn_key *keys, size_t count)
+{
+        *search = (struct cairn_table_search){
+            .table = table, .keys = keys, .count = count, .space = space};
+}
+
+// The first slot with the key's tag, most likely the key's own; or the empty one.
+static uint32_t guess_slot(const struct cairn_table *table, uint64_t hash)
+{
+        uint32_t tag = slot_tag(table, hash), ids = id_mask(table);
+        uint32_t at = (uint32_t)hash & table->index_mask;
+        while (table->index[at] && (table->index[at] & ~ids) != tag)
+                at = (at + 1) & table->index_mask;
+        return table->index[at];
+}
+
+static void fetch_ahead(struct cairn_table_search *search)
+{
+        const struct cairn_table *table = search->table;
+        for (size_t limit = search->done + CAIRN_SEARCH_AHEAD;
+             search->hashed < search->count && search->hashed < limit; search->hashed++) {
+                uint64_t hash = hash_of(table, search->space, &search->keys[search->hashed]);
+                search->hashes[search->hashed % CAIRN_SEARCH_AHEAD] = hash;
+                __builtin_prefetch(&table->index[(uint32_t)hash & table->index_mask]);
+        }
+        for (size_t limit = search->done + CAIRN_SEARCH_AHEAD / 2;
+             search->guessed < search->hashed && search->guessed < limit; search->guessed++) {
+                size_t place = search->guessed % CAIRN_SEARCH_AHEAD;
+                uint32_t slot = guess_slot(table, search->hashes[place]);
+                search->slots[place] = slot;
+                if (slot)
+                        cairn_block_prefetch(slot_block(table, slot));
+        }
+}
+
+struct cairn_block *cairn_table_search_next(struct cairn_table_search *search)
+{
+        assert(search->done < search->count);
+        fetch_ahead(search);
+        size_t place = search->done % CAIRN_SEARCH_AHEAD;
+        const struct cairn_key *key = &search->keys[search->done++];
+        if (!search->slots[place])
+                return NULL;
+        struct cairn_block *block = slot_block(search->table, search->slots[place]);
+        if (same_key(block, search->space, key))
+                return block;
+        return cairn_table_find(search->table, search->space, key); // another key of the same tag
 }
 
 int cairn_table_reserve(struct cairn_table *table, uint32_t more)
@@ -134,19 +308,28 @@ int cairn_table_reserve(struct cairn_table *table, uint32_t more)
                 size *= 2;
         struct cairn_table larger = *table;
         larger.index_mask = (uint32_t)size - 1;
-        larger.index = calloc(size, sizeof(*larger.index));
+        larger.index = memory_take(index_bytes(&larger));
         if (!larger.index)
                 return CAIRN_ENOMEM;
         for (uint64_t i = 0; i <= table->index_mask; i++) {
+                uint32_t ahead = table->index[(i + REHASH_AHEAD) & table->index_mask];
+                if (ahead)
+                        cairn_block_prefetch(slot_block(table, ahead));
                 if (!table->index[i])
                         continue;
-                const struct cairn_block *block = cairn_table_at(table, table->index[i] - 1);
-                larger.index[slot_of(&larger, block->space, &block->key)] = table->index[i];
+                const struct cairn_block *block = slot_block(table, table->index[i]);
+                uint64_t hash = hash_of(table, block->space, &block->key);
+                uint32_t at = (uint32_t)hash & larger.index_mask;
+                while (larger.index[at])
+                        at = (at + 1) & larger.index_mask;
+                larger.index[at] = table->index[i];
         }
-        free(table->index);
+        memory_give(table->index, index_bytes(table));
         *table = larger;
         return CAIRN_OK;
 }
+
+// ---- changing ----
 
 // Room is there: whoever makes an entry has reserved it, and ghosts take from the margin that every
 // reserve keeps.
@@ -154,23 +337,25 @@ void cairn_table_insert(struct cairn_table *table, struct cairn_block *block)
 {
         (void)cairn_table_reserve(table, 1); // without memory the margin serves
         assert(table->index_count < table->index_mask);
-        uint32_t at = slot_of(table, block->space, &block->key);
+        uint64_t hash = hash_of(table, block->space, &block->key);
+        uint32_t at = slot_of(table, block->space, &block->key, hash);
         assert(!table->index[at]);
-        table->index[at] = block->id + 1;
+        table->index[at] = slot_make(table, hash, block);
         table->index_count++;
 }
 
 // Moves the entries after a hole back over it, as far as their own places allow.
 void cairn_table_remove(struct cairn_table *table, struct cairn_block *block)
 {
-        uint32_t hole = slot_of(table, block->space, &block->key);
-        assert(table->index[hole] == block->id + 1);
+        uint64_t hash = hash_of(table, block->space, &block->key);
+        uint32_t hole = slot_of(table, block->space, &block->key, hash);
+        assert(table->index[hole] == slot_make(table, hash, block));
         uint32_t at = hole;
         for (;;) {
                 at = (at + 1) & table->index_mask;
                 if (!table->index[at])
                         break;
-                const struct cairn_block *other = cairn_table_at(table, table->index[at] - 1);
+                const struct cairn_block *other = slot_block(table, table->index[at]);
                 uint32_t home =
                     (uint32_t)hash_of(table, other->space, &other->key) & table->index_mask;
                 if (((at - home) & table->index_mask) < ((at - hole) & table->index_mask))
@@ -186,9 +371,10 @@ void cairn_table_replace(struct cairn_table *table, struct cairn_block *ghost,
                          struct cairn_block *block)
 {
         assert(cairn_block_is(ghost, CAIRN_BLOCK_GHOST));
-        uint32_t at = slot_of(table, ghost->space, &ghost->key);
-        assert(table->index[at] == ghost->id + 1);
-        table->index[at] = block->id + 1;
+        uint64_t hash = hash_of(table, ghost->space, &ghost->key);
+        uint32_t at = slot_of(table, ghost->space, &ghost->key, hash);
+        assert(table->index[at] == slot_make(table, hash, ghost));
+        table->index[at] = slot_make(table, hash, block);
         block->children = ghost->children;
         block->children_ram = ghost->children_ram;
         cairn_table_entry_free(table, ghost);

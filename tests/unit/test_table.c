@@ -63,6 +63,61 @@ Test(table, finds_what_was_inserted_and_not_removed)
         cairn_table_finish(&table);
 }
 
+// Enough entries for ids to grow into the tags, and for chunks to come in groups.
+static void fill_and_search(uint64_t expected_count)
+{
+        enum {
+                KEYS = 300000,
+                A_SEARCH = 1000
+        };
+        struct cairn_table table;
+        uint64_t state = seed();
+        struct cairn_key *keys = calloc(KEYS, sizeof(*keys));
+        struct cairn_block **blocks = calloc(KEYS, sizeof(struct cairn_block *));
+        cr_assert(keys && blocks);
+        cr_assert_eq(cairn_table_init(&table, expected_count, state), CAIRN_OK);
+        for (uint32_t i = 0; i < KEYS; i++) {
+                keys[i] = key_of(i);
+                if (next(&state) % 4 == 0)
+                        continue; // stays absent
+                cr_assert_eq(cairn_table_reserve(&table, 1), CAIRN_OK);
+                blocks[i] = cairn_table_entry(&table, false);
+                cr_assert_not_null(blocks[i]);
+                cr_assert_eq((uintptr_t)blocks[i] % 8, 0);
+                blocks[i]->key = keys[i];
+                blocks[i]->space = 7;
+                cairn_table_insert(&table, blocks[i]);
+        }
+        for (uint32_t first = 0; first < KEYS; first += A_SEARCH) {
+                struct cairn_table_search search;
+                cairn_table_search_init(&search, &table, 7, keys + first, A_SEARCH);
+                for (uint32_t i = first; i < first + A_SEARCH; i++) {
+                        cr_assert_eq(cairn_table_search_next(&search), blocks[i]);
+                        cr_assert_eq(cairn_table_find(&table, 7, &keys[i]), blocks[i]);
+                }
+        }
+        for (uint32_t i = 0; i < KEYS; i++) {
+                if (!blocks[i])
+                        continue;
+                cairn_table_remove(&table, blocks[i]);
+                cairn_table_entry_free(&table, blocks[i]);
+        }
+        cr_assert_eq(table.index_count, 0);
+        cairn_table_finish(&table);
+        free(blocks);
+        free(keys);
+}
+
+Test(table, searches_find_what_single_look_ups_find)
+{
+        fill_and_search(0);
+}
+
+Test(table, searches_a_table_that_was_made_for_many)
+{
+        fill_and_search(200000);
+}
+
 Test(table, ghost_hands_its_children_over)
 {
         struct cairn_table table;
