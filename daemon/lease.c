@@ -8,7 +8,9 @@
 #include "proto/status.h"
 
 void cairn_lease_table_init(struct cairn_lease_table *table,
-                            void (*on_release)(void *arg, struct cairn_block *block), void *arg)
+                            void (*on_release)(void *arg, struct cairn_block *const *blocks,
+                                               size_t count),
+                            void *arg)
 {
         *table = (struct cairn_lease_table){
             .deadline_min_ms = UINT64_MAX, .on_release = on_release, .arg = arg};
@@ -22,8 +24,7 @@ static void end(struct cairn_lease_table *table, struct cairn_lease **link)
         assert(table->count > 0);
         *link = lease->next;
         table->count--;
-        for (size_t i = 0; i < lease->blocks_count; i++)
-                table->on_release(table->arg, lease->blocks[i]);
+        table->on_release(table->arg, lease->blocks, lease->blocks_count);
         free(lease->blocks);
         free(lease);
 }

@@ -16,18 +16,19 @@ struct cairn_lease {
         size_t blocks_count;
 };
 
-// The leases of one connection. `on_release` gives back one block and is called for each when its
-// lease ends.
+// The leases of one connection. `on_release` gives a lease's blocks back when it ends.
 struct cairn_lease_table {
         struct cairn_lease *first;
         uint32_t count;
         uint64_t deadline_min_ms; // no lease ends before; UINT64_MAX without leases
-        void (*on_release)(void *arg, struct cairn_block *block);
+        void (*on_release)(void *arg, struct cairn_block *const *blocks, size_t count);
         void *arg;
 };
 
 void cairn_lease_table_init(struct cairn_lease_table *table,
-                            void (*on_release)(void *arg, struct cairn_block *block), void *arg);
+                            void (*on_release)(void *arg, struct cairn_block *const *blocks,
+                                               size_t count),
+                            void *arg);
 // Ends all leases.
 void cairn_lease_table_finish(struct cairn_lease_table *table);
 

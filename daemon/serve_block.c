@@ -147,8 +147,7 @@ static int lease_found(struct cairn_request *request, struct lookup_op *op, size
                         return CAIRN_OK;
                 }
         }
-        for (size_t i = 0; i < found; i++)
-                cairn_store_unhold(server->store, op->blocks[i]);
+        cairn_store_unhold_many(server->store, op->blocks, found);
         return status;
 }
 
@@ -159,7 +158,7 @@ void cairn_serve_lookup(struct cairn_request *request)
         const struct cairn_space_entry *entry;
         const struct cairn_key *keys;
         struct lookup_op *op;
-        size_t found = 0;
+        size_t found;
         size_t count;
         int status;
 
@@ -174,11 +173,8 @@ void cairn_serve_lookup(struct cairn_request *request)
                 cairn_request_fail(request, CAIRN_ENOMEM, NULL);
                 return;
         }
-        while (found < count && cairn_store_hold(request->server->store, entry->id, &keys[found],
-                                                 &op->blocks[found]) == CAIRN_OK) {
-                op->tiers[found] = (uint8_t)cairn_block_tier(op->blocks[found]);
-                found++;
-        }
+        found = cairn_store_hold_prefix(request->server->store, entry->id, keys, count, op->blocks,
+                                        op->tiers);
         status = lease_found(request, op, found, message->lease_ms, &reply.lease);
         if (status != CAIRN_OK) {
                 cairn_request_fail(request, status,

@@ -8,17 +8,17 @@
 #include "daemon/server.h"
 #include "proto/status.h"
 
-static void release_block(void *arg, struct cairn_block *block)
+static void release_blocks(void *arg, struct cairn_block *const *blocks, size_t count)
 {
         struct cairn_server *server = arg;
 
-        cairn_store_unhold(server->store, block);
+        cairn_store_unhold_many(server->store, blocks, count);
 }
 
 void cairn_session_init(struct cairn_session *session, struct cairn_server *server, uint32_t tenant)
 {
         *session = (struct cairn_session){.server = server, .tenant = tenant};
-        cairn_lease_table_init(&session->leases, release_block, server);
+        cairn_lease_table_init(&session->leases, release_blocks, server);
 }
 
 static void drop_arena(struct cairn_session *session, uint32_t slot)

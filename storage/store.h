@@ -132,6 +132,13 @@ void cairn_store_space_info(const struct cairn_store *store, size_t index,
 int cairn_store_hold(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
                      struct cairn_block **ret_block);
 void cairn_store_unhold(struct cairn_store *store, struct cairn_block *block);
+// Holds the blocks of keys[count] in order up to the first that is not there: how many, with their
+// tiers. Much faster than one by one.
+size_t cairn_store_hold_prefix(struct cairn_store *store, uint32_t space,
+                               const struct cairn_key *keys, size_t count,
+                               struct cairn_block **ret_blocks, uint8_t *ret_tiers);
+void cairn_store_unhold_many(struct cairn_store *store, struct cairn_block *const *blocks,
+                             size_t count);
 enum cairn_tier cairn_block_tier(
     const struct cairn_block *block); // the fastest that holds its RAW part
 const struct cairn_key *cairn_block_key(const struct cairn_block *block);

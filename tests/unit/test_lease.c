@@ -11,11 +11,12 @@ static struct ledger {
         int released[8];
 } ledger;
 
-static void on_release(void *arg, struct cairn_block *block)
+static void on_release(void *arg, struct cairn_block *const *blocks, size_t count)
 {
         struct ledger *l = arg;
 
-        l->released[(uintptr_t)block - 1]++;
+        for (size_t i = 0; i < count; i++)
+                l->released[(uintptr_t)blocks[i] - 1]++;
 }
 
 static struct cairn_block **blocks_of(size_t first, size_t count)
