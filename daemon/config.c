@@ -425,6 +425,15 @@ static int resolve_access(struct cairn_config *config, char *ret_text)
         return CAIRN_OK;
 }
 
+static int resolve_tenants(struct cairn_config *config, char *ret_text)
+{
+        char why[CAIRN_TEXT_BYTES_MAX];
+
+        if (cairn_tenants_parse(config->tenants, &config->tenants_named, why) != CAIRN_OK)
+                return REFUSE(ret_text, "configuration: tenants: %.400s", why);
+        return CAIRN_OK;
+}
+
 int cairn_config_resolve(struct cairn_config *config, char *ret_text)
 {
         struct cairn_address address;
@@ -457,7 +466,8 @@ int cairn_config_resolve(struct cairn_config *config, char *ret_text)
                               "configuration: the socket's path has %zu bytes, and a Unix socket "
                               "takes %d; choose a shorter one",
                               strlen(config->socket), CAIRN_SOCKET_PATH_BYTES_MAX);
-        if (resolve_access(config, ret_text) != CAIRN_OK)
+        if (resolve_access(config, ret_text) != CAIRN_OK ||
+            resolve_tenants(config, ret_text) != CAIRN_OK)
                 return CAIRN_EINVAL;
         if (config->metrics_address[0] != '\0' &&
             cairn_address_parse(config->metrics_address, &address) != CAIRN_OK)

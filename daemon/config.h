@@ -11,6 +11,7 @@
 
 #include "daemon/access.h"
 #include "daemon/cpu_list.h"
+#include "daemon/tenant.h"
 #include "proto/limits.h"
 
 enum {
@@ -70,6 +71,8 @@ struct cairn_config {
         const char *allowed_gids;
         const char *operator_gids;
         struct cairn_access access; // the three above, read
+        const char *tenants;
+        struct cairn_tenants tenants_named; // what it says
         const char *isa;
         uint64_t sandbox;
         const char *file; // the file read, or NULL

@@ -44,6 +44,7 @@ static void take_live(struct cairn_config *config, struct cairn_config *next, ch
                 add_name(cairn_config_keys[i].live ? changed : restart, cairn_config_keys[i].name);
         }
         config->access = next->access;
+        config->tenants_named = next->tenants_named;
 }
 
 int cairn_config_reload(struct cairn_config *config, char *ret_text)

@@ -104,6 +104,10 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Groups whose members may audit, verify, drain, reload and set quotas, as root and the "
      "daemon's own user may.",
      LIVE},
+    {"tenants", CAIRN_CONFIG_TEXT, 0, AT(tenants), "", 0, 0, NULL,
+     "Names of tenants, each with the users it is, like alice:1001, bob:1002+1003. A user under no "
+     "name is a tenant of its own. Tenants see nothing of each other but shared spaces.",
+     LIVE},
     {"sandbox", CAIRN_CONFIG_BOOL, 0, AT(sandbox), "yes", 0, 1, NULL,
      "Give up other files (Landlock) and system calls (seccomp) that are not needed, where the "
      "kernel has that.",

@@ -72,7 +72,8 @@ int cairn_connection_create(struct cairn_server *server, int fd, uint32_t uid)
         }
         connection->poll.data = connection;
         cairn_frame_parser_init(&connection->parser, false);
-        cairn_session_init(&connection->session, server, uid);
+        cairn_session_init(&connection->session, server,
+                           cairn_tenants_of_uid(&server->config->tenants_named, uid));
         cairn_server_connection_opened(connection);
         cairn_connection_watch(connection);
         return CAIRN_OK;

@@ -79,7 +79,7 @@ static bool allowed_while_draining(uint32_t kind)
                kind == CAIRN_KIND_CLOSE_CONTEXT || kind == CAIRN_KIND_RELEASE_ARENA;
 }
 
-static bool from_operator(const struct cairn_request *request)
+bool cairn_request_from_operator(const struct cairn_request *request)
 {
         struct cairn_peer peer;
 
@@ -118,7 +118,7 @@ static void dispatch(struct cairn_request *request, const struct cairn_frame *fr
                                    "the daemon is stopping; retry when it is back");
                 return;
         }
-        if (cairn_operator_only(request->kind) && !from_operator(request)) {
+        if (cairn_operator_only(request->kind) && !cairn_request_from_operator(request)) {
                 cairn_request_fail(request, CAIRN_EPERM,
                                    "%s is for operators: root, the daemon's user, or a group in "
                                    "operator_gids",

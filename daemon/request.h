@@ -54,6 +54,9 @@ void *cairn_request_op(struct cairn_request *request, size_t bytes, void (*on_en
 bool cairn_request_abandoned(const struct cairn_request *request);
 bool cairn_request_late(const struct cairn_request *request); // its deadline has passed
 
+// By the peer's credentials.
+bool cairn_request_from_operator(const struct cairn_request *request);
+
 // Counts `bytes` of the coming reply's payload against the connection's bound, until the answer.
 void cairn_request_reserve(struct cairn_request *request, size_t bytes);
 

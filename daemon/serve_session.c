@@ -108,22 +108,34 @@ void cairn_serve_release_arena(struct cairn_request *request)
 
 struct open_space_op {
         struct cairn_request *request;
+        struct cairn_space_opening opening;
         struct cairn_space_entry entry;
 };
+
+static void reply_space(struct cairn_request *request, const struct cairn_space_entry *entry);
 
 static void on_space_open(void *arg, int status, uint32_t id)
 {
         struct open_space_op *op = arg;
-        struct cairn_request *request = op->request;
         const struct cairn_space_entry *entry = NULL;
+        struct cairn_space_opening **link = &op->request->server->spaces.openings;
+
+        while (*link != &op->opening)
+                link = &(*link)->next;
+        *link = op->opening.next;
+        if (status == CAIRN_OK)
+                status =
+                    cairn_space_table_add(&op->request->server->spaces, &op->entry, id, &entry);
+        if (status != CAIRN_OK)
+                cairn_request_fail(op->request, status, NULL);
+        else
+                reply_space(op->request, entry);
+}
+
+static void reply_space(struct cairn_request *request, const struct cairn_space_entry *entry)
+{
         Cairn__OpenSpaceReply reply = CAIRN__OPEN_SPACE_REPLY__INIT;
 
-        if (status == CAIRN_OK)
-                status = cairn_space_table_add(&request->server->spaces, &op->entry, id, &entry);
-        if (status != CAIRN_OK) {
-                cairn_request_fail(request, status, NULL);
-                return;
-        }
         if (!request->connection->closed)
                 cairn_session_open_space(request->session, entry);
         reply.space = entry->id;
@@ -134,17 +146,71 @@ static void on_space_open(void *arg, int status, uint32_t id)
         cairn_request_reply(request, &reply);
 }
 
+// An operator may look after any tenant's space; whether a number is one, others are not told.
+static void open_by_number(struct cairn_request *request, uint32_t id)
+{
+        const struct cairn_space_entry *entry;
+
+        if (!cairn_request_from_operator(request)) {
+                cairn_request_fail(
+                    request, CAIRN_EPERM,
+                    "space: opening one by its number is for operators; describe it");
+                return;
+        }
+        entry = cairn_space_table_find(&request->server->spaces, id);
+        if (entry)
+                reply_space(request, entry);
+        else
+                cairn_request_fail(request, CAIRN_ENOENT, "space %u is not there; list them", id);
+}
+
+// A space that is not there yet counts against its tenant's.
+static void open_described(struct open_space_op *op)
+{
+        struct cairn_request *request = op->request;
+        struct cairn_space_table *table = &request->server->spaces;
+        const struct cairn_space_entry *old =
+            cairn_space_table_find_old(table, &op->entry.fingerprint, op->entry.tenant);
+        uint8_t *description;
+        size_t size;
+
+        if (old) {
+                reply_space(request, old);
+                return;
+        }
+        if (!cairn_request_from_operator(request) &&
+            !cairn_space_table_has(table, &op->entry.stored) &&
+            cairn_space_table_count(table, op->entry.tenant) >= CAIRN_SPACES_TENANT_MAX) {
+                cairn_request_fail(request, CAIRN_EBUSY,
+                                   "space: this tenant has %d, the most that one may have; use "
+                                   "those, or ask the operator",
+                                   CAIRN_SPACES_TENANT_MAX);
+                return;
+        }
+        if (cairn_space_describe(&op->entry, &description, &size) != CAIRN_OK) {
+                cairn_request_fail(request, CAIRN_ENOMEM, NULL);
+                return;
+        }
+        op->opening = (struct cairn_space_opening){table->openings, op->entry.tenant};
+        table->openings = &op->opening;
+        cairn_store_space_open(request->server->store, &op->entry.stored, &op->entry.shape,
+                               description, size, on_space_open, op);
+        free(description); // the store has copied it
+}
+
 void cairn_serve_open_space(struct cairn_request *request)
 {
         const Cairn__OpenSpaceRequest *message = request->message;
         struct open_space_op *op = cairn_request_op(request, sizeof(*op), NULL);
         char text[CAIRN_TEXT_BYTES_MAX] = "";
         struct cairn_space space;
-        uint8_t *description;
-        size_t size;
 
         if (!op) {
                 cairn_request_fail(request, CAIRN_ENOMEM, NULL);
+                return;
+        }
+        if (message->id != 0) {
+                open_by_number(request, message->id);
                 return;
         }
         op->request = request;
@@ -154,7 +220,8 @@ void cairn_serve_open_space(struct cairn_request *request)
                                    CAIRN_NAME_BYTES_MAX);
                 return;
         }
-        if (cairn_space_entry_init(&space, &op->entry, text) != CAIRN_OK) {
+        if (cairn_space_entry_init(&space, request->session->tenant, &op->entry, text) !=
+            CAIRN_OK) {
                 cairn_request_fail(request, CAIRN_EINVAL, "%s", text);
                 return;
         }
@@ -168,18 +235,12 @@ void cairn_serve_open_space(struct cairn_request *request)
                     "daemon describe it differently");
                 return;
         }
-        if (cairn_space_describe(&space, &description, &size) != CAIRN_OK) {
-                cairn_request_fail(request, CAIRN_ENOMEM, NULL);
-                return;
-        }
-        cairn_store_space_open(request->server->store, &op->entry.fingerprint, &op->entry.shape,
-                               description, size, on_space_open, op);
-        free(description); // the store has copied it
+        open_described(op);
 }
 
 // The store's numbers of one space, as a message whose bytes lie in `entry`.
 static void fill_info(const struct cairn_space_entry *entry,
-                      const struct cairn_store_space_info *info, Cairn__Space *space,
+                      const struct cairn_store_space_info *info, char *owner, Cairn__Space *space,
                       Cairn__SpaceInfo *ret_message)
 {
         *ret_message = (Cairn__SpaceInfo)CAIRN__SPACE_INFO__INIT;
@@ -191,12 +252,14 @@ static void fill_info(const struct cairn_space_entry *entry,
         ret_message->blocks = info->blocks;
         ret_message->ram_bytes = info->ram_bytes;
         ret_message->nvme_bytes = info->nvme_bytes;
+        ret_message->tenant = owner;
 }
 
 struct space_list {
         Cairn__SpaceInfo **pointers;
         Cairn__SpaceInfo *infos;
         Cairn__Space *spaces;
+        char (*owners)[CAIRN_TENANT_NAME_BYTES];
 };
 
 static void list_end(void *arg)
@@ -206,6 +269,7 @@ static void list_end(void *arg)
         free(list->pointers);
         free(list->infos);
         free(list->spaces);
+        free(list->owners);
 }
 
 void cairn_serve_list_spaces(struct cairn_request *request)
@@ -214,13 +278,15 @@ void cairn_serve_list_spaces(struct cairn_request *request)
         struct cairn_store *store = request->server->store;
         Cairn__ListSpacesReply reply = CAIRN__LIST_SPACES_REPLY__INIT;
         size_t count = cairn_store_spaces_count(store);
+        bool all = cairn_request_from_operator(request);
 
         if (list) {
                 list->pointers = calloc(count + 1, sizeof(list->pointers[0]));
                 list->infos = calloc(count + 1, sizeof(list->infos[0]));
                 list->spaces = calloc(count + 1, sizeof(list->spaces[0]));
+                list->owners = calloc(count + 1, sizeof(list->owners[0]));
         }
-        if (!list || !list->pointers || !list->infos || !list->spaces) {
+        if (!list || !list->pointers || !list->infos || !list->spaces || !list->owners) {
                 cairn_request_fail(request, CAIRN_ENOMEM, NULL);
                 return;
         }
@@ -233,7 +299,12 @@ void cairn_serve_list_spaces(struct cairn_request *request)
                 entry = cairn_space_table_find(&request->server->spaces, info.id);
                 if (!entry)
                         continue; // not understood: said in the log at the start
-                fill_info(entry, &info, &list->spaces[n], &list->infos[n]);
+                if (!all && !cairn_space_entry_visible(entry, request->session->tenant))
+                        continue;
+                if (entry->owned)
+                        cairn_tenants_name(&request->server->config->tenants_named, entry->tenant,
+                                           list->owners[n]);
+                fill_info(entry, &info, list->owners[n], &list->spaces[n], &list->infos[n]);
                 list->pointers[n] = &list->infos[n];
                 reply.n_spaces++;
         }

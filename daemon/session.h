@@ -17,7 +17,7 @@ struct cairn_context;
 struct cairn_session {
         struct cairn_server *server;
         bool greeted;    // Hello was agreed
-        uint32_t tenant; // the peer's uid
+        uint32_t tenant; // of the peer's uid
         char client[64]; // what it calls itself, or ""
         uint8_t spaces[CAIRN_SPACES_MAX / 8];
         struct cairn_arena *arenas[CAIRN_ARENAS_MAX]; // NULL: free

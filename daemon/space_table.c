@@ -8,6 +8,7 @@
 
 #include "proto/codec.h"
 #include "proto/status.h"
+#include "storage/legal.h"
 
 void cairn_space_table_finish(struct cairn_space_table *table)
 {
@@ -48,21 +49,75 @@ static int init_attention(struct cairn_space_entry *entry, char *ret_text)
         return CAIRN_OK;
 }
 
-int cairn_space_entry_init(const struct cairn_space *space, struct cairn_space_entry *ret_entry,
-                           char *ret_text)
+// Walls by construction: without the tenant, the stored fingerprint is another one.
+static void stored_fingerprint(struct cairn_space_entry *entry)
+{
+        struct cairn_key_hash hash;
+
+        entry->stored = entry->fingerprint;
+        if (!entry->owned)
+                return;
+        cairn_key_hash_init(&hash, "cairn stored space 1");
+        cairn_key_hash_field(&hash, 2, entry->fingerprint.bytes, sizeof(entry->fingerprint.bytes));
+        cairn_key_hash_u64(&hash, 3, entry->tenant);
+        cairn_key_hash_finish(&hash, &entry->stored);
+}
+
+int cairn_space_entry_init(const struct cairn_space *space, uint32_t tenant,
+                           struct cairn_space_entry *ret_entry, char *ret_text)
 {
         int status = cairn_space_check(space, ret_text, CAIRN_TEXT_BYTES_MAX);
 
         if (status != CAIRN_OK)
                 return status;
-        *ret_entry = (struct cairn_space_entry){.space = *space};
+        *ret_entry = (struct cairn_space_entry){
+            .space = *space, .owned = space->shared == 0, .tenant = tenant};
         cairn_space_fingerprint(space, &ret_entry->fingerprint);
+        stored_fingerprint(ret_entry);
         ret_entry->block_bytes = cairn_space_block_bytes(space);
         if (space->kind == CAIRN_SPACE_ATTENTION)
                 return init_attention(ret_entry, ret_text);
         ret_entry->shape =
             (struct cairn_block_shape){.layers = 1, .raw_layer_bytes = ret_entry->block_bytes};
         return CAIRN_OK;
+}
+
+bool cairn_space_entry_visible(const struct cairn_space_entry *entry, uint32_t tenant)
+{
+        return entry->space.shared != 0 || (entry->owned && entry->tenant == tenant);
+}
+
+const struct cairn_space_entry *cairn_space_table_find_old(const struct cairn_space_table *table,
+                                                           const struct cairn_key *fingerprint,
+                                                           uint32_t tenant)
+{
+        for (uint32_t i = 0; i < table->count; i++) {
+                const struct cairn_space_entry *entry = table->entries[i];
+
+                if (entry->owned && entry->tenant == tenant &&
+                    cairn_key_equal(&entry->stored, fingerprint))
+                        return entry;
+        }
+        return NULL;
+}
+
+bool cairn_space_table_has(const struct cairn_space_table *table, const struct cairn_key *stored)
+{
+        for (uint32_t i = 0; i < table->count; i++)
+                if (cairn_key_equal(&table->entries[i]->stored, stored))
+                        return true;
+        return false;
+}
+
+uint32_t cairn_space_table_count(const struct cairn_space_table *table, uint32_t tenant)
+{
+        uint32_t count = 0;
+
+        for (uint32_t i = 0; i < table->count; i++)
+                count += table->entries[i]->tenant == tenant;
+        for (const struct cairn_space_opening *at = table->openings; at; at = at->next)
+                count += at->tenant == tenant;
+        return count;
 }
 
 const struct cairn_space_entry *cairn_space_table_find(const struct cairn_space_table *table,
@@ -81,7 +136,7 @@ int cairn_space_table_add(struct cairn_space_table *table, const struct cairn_sp
         struct cairn_space_entry *copy;
 
         if (known) {
-                assert(cairn_key_equal(&known->fingerprint, &entry->fingerprint));
+                assert(cairn_key_equal(&known->stored, &entry->stored));
                 *ret_entry = known;
                 return CAIRN_OK;
         }
@@ -98,21 +153,23 @@ int cairn_space_table_add(struct cairn_space_table *table, const struct cairn_sp
         return CAIRN_OK;
 }
 
-// A description is an OpenSpace request that names the space alone.
-int cairn_space_describe(const struct cairn_space *space, uint8_t **ret_bytes, size_t *ret_size)
+int cairn_space_describe(const struct cairn_space_entry *entry, uint8_t **ret_bytes,
+                         size_t *ret_size)
 {
-        Cairn__OpenSpaceRequest request = CAIRN__OPEN_SPACE_REQUEST__INIT;
+        Cairn__StoredSpace stored = CAIRN__STORED_SPACE__INIT;
         Cairn__Space message;
         uint8_t *bytes;
         size_t size;
 
-        cairn_codec_space_to(space, &message);
-        request.space = &message;
-        size = cairn_codec_size(&request);
+        cairn_codec_space_to(&entry->space, &message);
+        stored.space = &message;
+        stored.owned = entry->owned;
+        stored.tenant = entry->tenant;
+        size = cairn_codec_size(&stored);
         bytes = malloc(size);
         if (!bytes)
                 return CAIRN_ENOMEM;
-        cairn_codec_pack(&request, bytes);
+        cairn_codec_pack(&stored, bytes);
         *ret_bytes = bytes;
         *ret_size = size;
         return CAIRN_OK;
@@ -120,31 +177,43 @@ int cairn_space_describe(const struct cairn_space *space, uint8_t **ret_bytes, s
 
 // The disk is hostile too: a description must give back the fingerprint and the shape that it was
 // stored under.
-static int load_one(struct cairn_space_table *table, const struct cairn_store_space_info *info)
+static int read_description(const struct cairn_store_space_info *info,
+                            struct cairn_space_entry *ret_entry)
 {
         struct cairn_codec_arena arena;
-        struct cairn_space_entry entry;
-        const struct cairn_space_entry *added;
         struct cairn_space space;
+        Cairn__StoredSpace *stored;
         char text[CAIRN_TEXT_BYTES_MAX];
-        void *message;
         int status;
 
         cairn_codec_arena_init(&arena, CAIRN_DECODE_BYTES_MAX);
-        status = cairn_codec_unpack(CAIRN_KIND_OPEN_SPACE, false, 0, info->description,
-                                    info->description_bytes, &arena, &message);
-        if (status == CAIRN_OK) {
-                const Cairn__OpenSpaceRequest *request = message;
-
+        status =
+            cairn_codec_stored_space(info->description, info->description_bytes, &arena, &stored);
+        if (status == CAIRN_OK)
                 status =
-                    request->space ? cairn_codec_space_from(request->space, &space) : CAIRN_EINVAL;
+                    stored->space ? cairn_codec_space_from(stored->space, &space) : CAIRN_EINVAL;
+        if (status == CAIRN_OK)
+                status = cairn_space_entry_init(&space, stored->tenant, ret_entry, text);
+        if (status == CAIRN_OK && !space.shared && !stored->owned) {
+                ret_entry->owned = false; // from before spaces had tenants
+                ret_entry->stored = ret_entry->fingerprint;
         }
         cairn_codec_arena_finish(&arena);
-        if (status == CAIRN_OK)
-                status = cairn_space_entry_init(&space, &entry, text);
+        return status;
+}
+
+static int load_one(struct cairn_space_table *table, const struct cairn_store *store,
+                    const struct cairn_store_space_info *info)
+{
+        struct cairn_space_entry entry;
+        const struct cairn_space_entry *added;
+        int status = read_description(info, &entry);
+
         if (status != CAIRN_OK)
                 return status;
-        if (!cairn_key_equal(&entry.fingerprint, &info->fingerprint) ||
+        if (!entry.space.shared && !entry.owned)
+                entry.owned = cairn_store_space_tenant(store, info->id, &entry.tenant);
+        if (!cairn_key_equal(&entry.stored, &info->fingerprint) ||
             entry.shape.layers != info->shape.layers ||
             entry.shape.raw_layer_bytes != info->shape.raw_layer_bytes ||
             entry.shape.code_layer_bytes != info->shape.code_layer_bytes)
@@ -160,7 +229,7 @@ uint32_t cairn_space_table_load(struct cairn_space_table *table, const struct ca
                 struct cairn_store_space_info info;
 
                 cairn_store_space_info(store, i, &info);
-                if (load_one(table, &info) != CAIRN_OK)
+                if (load_one(table, store, &info) != CAIRN_OK)
                         refused++;
         }
         return refused;
