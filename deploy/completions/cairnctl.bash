@@ -7,7 +7,11 @@ _cairnctl() {
     mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     return
     ;;
-  --timeout) return ;;
+  --tier)
+    mapfile -t COMPREPLY < <(compgen -W "ram nvme" -- "$cur")
+    return
+    ;;
+  --timeout | --space | --tenant | --key | --max | --after) return ;;
   esac
   if [[ $cur == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | grep -oE '^ +--[a-z-]+' | tr -d ' ')" -- "$cur")

@@ -12,6 +12,19 @@ complete -c cairnctl -f
 complete -c cairnctl -n 'not __cairn_has_command' -a '(__cairnctl_commands)'
 complete -c cairnctl -l socket -r -F -d 'the socket of cairnd'
 complete -c cairnctl -l timeout -x -d 'how long to wait, in ms'
+function __cairnctl_runs
+    for word in (commandline -opc)[2..-1]
+        contains -- $word $argv; and return 0
+    end
+    return 1
+end
+complete -c cairnctl -n '__cairnctl_runs blocks' -l space -x -d 'the number of a space'
+complete -c cairnctl -n '__cairnctl_runs blocks contexts leases' -l tenant -x -d 'a uid'
+complete -c cairnctl -n '__cairnctl_runs blocks' -l tier -x -a 'ram nvme' -d 'with a copy there'
+complete -c cairnctl -n '__cairnctl_runs blocks' -l key -x -d 'the first digits of a key'
+complete -c cairnctl -n '__cairnctl_runs blocks' -l held -d 'that somebody holds'
+complete -c cairnctl -n '__cairnctl_runs blocks contexts leases' -l max -x -d 'so many at most'
+complete -c cairnctl -n '__cairnctl_runs blocks contexts leases' -l after -x -d 'go on where another call stopped'
 complete -c cairnctl -l json -d 'one JSON object'
 complete -c cairnctl -l help -d 'about cairnctl, or a command'
 complete -c cairnctl -l version -d 'the version'
