@@ -118,6 +118,17 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Do not use O_DIRECT.", FIXED},
     {"nvme_second_use", CAIRN_CONFIG_BOOL, 0, AT(nvme_second_use), "no", 0, 1, NULL,
      "Write back only blocks that were used again.", FIXED},
+    {"views", CAIRN_CONFIG_BOOL, 0, AT(views), "no", 0, 1, NULL,
+     "Let workers map the RAM tier, read-only, and read leased blocks in place. Memory then moves "
+     "between spaces and users by whole segments, each a 64th of ram_bytes.",
+     FIXED},
+    {"view_bytes", CAIRN_CONFIG_BYTES, 0, AT(view_bytes), "0", 0, 1024 * TIB, NULL,
+     "Bound of the blocks that leases pin in RAM for views, all together; 0: half of ram_bytes.",
+     LIVE},
+    {"ram_check", CAIRN_CONFIG_COUNT, 0, AT(ram_check), "32", 0, 1000 * 1000, NULL,
+     "Of so many blocks that RAM gives, one, chosen at random, has its checksums taken again; 1: "
+     "each, 0: none. A bad copy is read from NVMe again.",
+     LIVE},
     {"verify_rate", CAIRN_CONFIG_BYTES, 0, AT(verify_rate), "200MiB", 1 * MIB, 1 * TIB, NULL,
      "Bytes a second that Verify reads when it is asked for no other rate.", LIVE},
     {"isa", CAIRN_CONFIG_TEXT, 0, AT(isa), "", 0, 0, NULL,

@@ -143,8 +143,23 @@ void cairn_output_destroy(struct cairn_output *output)
 {
         if (!output)
                 return;
+        cairn_descriptors_close(output->descriptors, output->descriptors_count);
         free(output->bytes);
         free(output);
+}
+
+void cairn_output_attach(struct cairn_output *output, int *descriptors, uint32_t count)
+{
+        assert(!output->descriptors && output->sent == 0 && count <= CAIRN_VIEW_DESCRIPTORS_MAX);
+        output->descriptors = descriptors;
+        output->descriptors_count = count;
+}
+
+void cairn_descriptors_close(int *descriptors, uint32_t count)
+{
+        for (uint32_t i = 0; i < count; i++)
+                (void)close(descriptors[i]); // never written by us
+        free(descriptors);
 }
 
 // Something cannot be mended: closed when the loop comes back, since callers may still use the
@@ -195,16 +210,42 @@ static void sent(struct cairn_connection *connection, size_t bytes)
         assert(bytes == 0);
 }
 
-// One sendmsg of what is queued. False: the socket takes no more now, or it is broken.
+// Descriptors ride with the first byte that the message sends.
+static void put_descriptors(const struct cairn_output *output, void *room,
+                            struct msghdr *ret_message)
+{
+        size_t bytes = output->descriptors_count * sizeof(output->descriptors[0]);
+        struct cmsghdr *control;
+
+        ret_message->msg_control = room;
+        ret_message->msg_controllen = CMSG_SPACE(bytes);
+        control = CMSG_FIRSTHDR(ret_message);
+        control->cmsg_level = SOL_SOCKET;
+        control->cmsg_type = SCM_RIGHTS;
+        control->cmsg_len = CMSG_LEN(bytes);
+        memcpy(CMSG_DATA(control), output->descriptors, bytes);
+}
+
+// One sendmsg of what is queued, up to the next piece that brings descriptors. False: the socket
+// takes no more now, or it is broken.
 static bool send_some(struct cairn_connection *connection)
 {
+        union {
+                struct cmsghdr header;
+                uint8_t room[CMSG_SPACE(CAIRN_VIEW_DESCRIPTORS_MAX * sizeof(int))];
+        } control = {0};
         struct iovec pieces[PIECES_MAX];
         struct msghdr message = {.msg_iov = pieces};
+        struct cairn_output *head = connection->output_head;
         size_t wanted = 0;
         ssize_t size;
 
-        for (struct cairn_output *output = connection->output_head;
-             output && message.msg_iovlen < PIECES_MAX; output = output->next) {
+        if (head->descriptors)
+                put_descriptors(head, &control, &message);
+        for (struct cairn_output *output = head; output && message.msg_iovlen < PIECES_MAX;
+             output = output->next) {
+                if (output->descriptors && output != head)
+                        break;
                 pieces[message.msg_iovlen++] = (struct iovec){
                     .iov_base = output->bytes + output->sent,
                     .iov_len = output->size - output->sent,
@@ -219,6 +260,9 @@ static bool send_some(struct cairn_connection *connection)
                         set_broken(connection);
                 return false;
         }
+        cairn_descriptors_close(head->descriptors, head->descriptors_count);
+        head->descriptors = NULL;
+        head->descriptors_count = 0;
         sent(connection, (size_t)size);
         return (size_t)size == wanted;
 }

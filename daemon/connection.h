@@ -24,6 +24,8 @@ struct cairn_output {
         uint8_t *bytes; // owned
         size_t size;
         size_t sent;
+        int *descriptors; // ride with the first byte; owned, closed when sent or dropped
+        uint32_t descriptors_count;
 };
 
 struct cairn_connection {
@@ -80,6 +82,9 @@ void cairn_connection_flush(struct cairn_connection *connection);
 // A piece with room for `size` bytes, or NULL.
 struct cairn_output *cairn_output_create(uint8_t *bytes, size_t size);
 void cairn_output_destroy(struct cairn_output *output);
+// Takes descriptors[count] (malloc'ed, count <= CAIRN_VIEW_DESCRIPTORS_MAX) over.
+void cairn_output_attach(struct cairn_output *output, int *descriptors, uint32_t count);
+void cairn_descriptors_close(int *descriptors, uint32_t count); // and frees them
 
 // Nothing more is read; once the replies are out it closes.
 void cairn_connection_end(struct cairn_connection *connection);

@@ -208,7 +208,8 @@ static void end(struct cairn_request *request)
 // Queues header and message, then the payload as a piece of its own. False: no memory; the
 // connection must end.
 static bool queue_reply(struct cairn_request *request, int status, const void *message,
-                        uint8_t *payload, size_t payload_bytes)
+                        uint8_t *payload, size_t payload_bytes, int *descriptors,
+                        uint32_t descriptors_count)
 {
         struct cairn_frame_header header = {
             .version = CAIRN_PROTOCOL_VERSION,
@@ -231,8 +232,10 @@ static bool queue_reply(struct cairn_request *request, int status, const void *m
                 if (!tail)
                         free(payload);
                 cairn_output_destroy(tail);
+                cairn_descriptors_close(descriptors, descriptors_count);
                 return false;
         }
+        cairn_output_attach(head, descriptors, descriptors_count);
         cairn_frame_header_write(&header, bytes);
         cairn_codec_pack(message, bytes + CAIRN_FRAME_HEADER_BYTES);
         cairn_connection_send(request->connection, head);
@@ -253,19 +256,29 @@ static void note_duration(const struct cairn_request *request, uint64_t duration
                           request->session->tenant, (unsigned long long)(duration_ns / 1000000u));
 }
 
-static void answer(struct cairn_request *request, int status, const void *message, uint8_t *payload,
-                   size_t payload_bytes)
+static void answer_with(struct cairn_request *request, int status, const void *message,
+                        uint8_t *payload, size_t payload_bytes, int *descriptors,
+                        uint32_t descriptors_count)
 {
         assert(payload_bytes <= CAIRN_REPLY_BYTES_MAX);
         set_state(request, CAIRN_REQUEST_ANSWERED);
         if (status != CAIRN_OK)
                 request->server->counters.requests_failed[request->kind]++;
         note_duration(request, cairn_clock_ns() - request->received_ns);
-        if (request->connection->closed)
+        if (request->connection->closed) {
                 free(payload);
-        else if (!queue_reply(request, status, message, payload, payload_bytes))
+                cairn_descriptors_close(descriptors, descriptors_count);
+        } else if (!queue_reply(request, status, message, payload, payload_bytes, descriptors,
+                                descriptors_count)) {
                 cairn_connection_end(request->connection);
+        }
         end(request);
+}
+
+static void answer(struct cairn_request *request, int status, const void *message, uint8_t *payload,
+                   size_t payload_bytes)
+{
+        answer_with(request, status, message, payload, payload_bytes, NULL, 0);
 }
 
 void cairn_request_reply(struct cairn_request *request, const void *message)
@@ -286,6 +299,12 @@ void cairn_request_reply_payload(struct cairn_request *request, const void *mess
                 payload = NULL;
         }
         answer(request, CAIRN_OK, message, payload, payload_bytes);
+}
+
+void cairn_request_reply_descriptors(struct cairn_request *request, const void *message,
+                                     int *descriptors, uint32_t count)
+{
+        answer_with(request, CAIRN_OK, message, NULL, 0, descriptors, count);
 }
 
 static void fail(struct cairn_request *request, int status, uint32_t index, uint64_t needed_bytes,

@@ -65,6 +65,9 @@ void cairn_request_reply(struct cairn_request *request, const void *message);
 // With a payload, malloc'ed, taken over. payload_bytes <= CAIRN_REPLY_BYTES_MAX.
 void cairn_request_reply_payload(struct cairn_request *request, const void *message,
                                  uint8_t *payload, size_t payload_bytes);
+// With descriptors[count] (malloc'ed, taken over).
+void cairn_request_reply_descriptors(struct cairn_request *request, const void *message,
+                                     int *descriptors, uint32_t count);
 // An error. format NULL: the status's own text and remedy.
 __attribute__((format(printf, 3, 4))) void cairn_request_fail(struct cairn_request *request,
                                                               int status, const char *format, ...);

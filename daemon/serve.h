@@ -26,6 +26,8 @@ void cairn_serve_prefetch(struct cairn_request *request);
 void cairn_serve_put(struct cairn_request *request);
 void cairn_serve_seal(struct cairn_request *request);
 void cairn_serve_get(struct cairn_request *request);
+// serve_view.c: a Get of views
+void cairn_serve_view(struct cairn_request *request);
 
 // serve_context.c
 void cairn_serve_open_context(struct cairn_request *request);
@@ -78,6 +80,11 @@ bool cairn_serve_bulk(struct cairn_request *request, const Cairn__Region *region
                       uint64_t item_bytes, const uint8_t *memory, uint64_t memory_bytes,
                       struct cairn_bulk *ret_bulk);
 void cairn_bulk_finish(struct cairn_bulk *bulk);
+// serve_get.c: the layers that a Get asks for. False: answered.
+bool cairn_serve_layers(struct cairn_request *request, const struct cairn_space_entry *entry,
+                        uint32_t *ret_first, uint32_t *ret_count);
+// Whether the sums of the next block that RAM has are to be taken again; counts it.
+bool cairn_serve_ram_check(struct cairn_server *server);
 // The context of this session. NULL: answered.
 struct cairn_context *cairn_serve_context(struct cairn_request *request, uint64_t id);
 

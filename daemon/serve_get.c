@@ -1,6 +1,7 @@
-// Get: each block is held, brought into RAM by the store, and copied by a scorer, which checks its
-// sums on the way. A bounded number is under way at once: a batch larger than the RAM tier flows
-// through it.
+// Get: each block is held, brought into RAM by the store, which checks its sums, and copied by a
+// scorer. What RAM had already is checked again on the way by random choice (ram_check). Some
+// layers of a block that RAM has not are read alone. A bounded number is under way at once: a batch
+// larger than the RAM tier flows through it.
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "daemon/serve.h"
 #include "daemon/server.h"
 #include "proto/checksum.h"
+#include "proto/copy.h"
 #include "proto/status.h"
 
 enum {
@@ -22,11 +24,15 @@ enum {
 struct get_op;
 
 struct get_slot {
-        struct cairn_acquire acquire;
+        struct cairn_acquire acquire; // of the whole block, or
+        struct cairn_range range;     // of its layers alone
         struct cairn_work work;
         struct get_op *op;
+        struct cairn_block *block; // held
         size_t index;
         uint32_t layer; // the next to copy, counted from the first asked for
+        bool ranged;    // `range` is in use
+        bool check;     // its sums are to be taken again
         int status;
         struct get_slot *next_waiting;
 };
@@ -86,29 +92,55 @@ static void finish(struct get_op *op)
 
 // ---- copying, on a scorer ----
 
+// Copies `count` layers from slot->layer on; they lie side by side at both ends.
+static void copy_layers(const struct get_slot *slot, uint32_t count, uint8_t *to)
+{
+        const struct get_op *op = slot->op;
+        uint64_t layer_bytes = op->entry->shape.raw_layer_bytes;
+        const uint8_t *from = slot->ranged
+                                  ? (const uint8_t *)slot->range.bytes + slot->layer * layer_bytes
+                                  : cairn_block_raw(slot->block, op->layer_first + slot->layer);
+
+        cairn_copy_past_caches(to, from, count * layer_bytes);
+}
+
+// The same, with the checksums of what was copied.
+static int check_layers(const struct get_slot *slot, uint32_t count, uint8_t *to)
+{
+        const struct get_op *op = slot->op;
+        uint64_t layer_bytes = op->entry->shape.raw_layer_bytes;
+
+        for (uint32_t i = 0; i < count; i++) {
+                uint32_t layer = op->layer_first + slot->layer + i;
+                struct cairn_checksum copied;
+                struct cairn_checksum stored;
+
+                cairn_block_checksum(slot->block, CAIRN_PART_RAW, layer, stored.bytes);
+                cairn_checksum_copy_own(to + i * layer_bytes, cairn_block_raw(slot->block, layer),
+                                        layer_bytes, &copied);
+                if (!cairn_checksum_equal(&copied, &stored))
+                        return CAIRN_ECORRUPT;
+        }
+        return CAIRN_OK;
+}
+
 static void run_copy(struct cairn_work *work)
 {
         struct get_slot *slot =
             (struct get_slot *)((uint8_t *)work - offsetof(struct get_slot, work));
         const struct get_op *op = slot->op;
-        const struct cairn_block *block = slot->acquire.block;
         uint64_t layer_bytes = op->entry->shape.raw_layer_bytes;
         uint64_t at = op->offsets ? op->offsets[slot->index] : slot->index * op->item_bytes;
-        uint64_t bytes = 0;
+        uint8_t *to = op->destination.base + at + slot->layer * layer_bytes;
+        uint64_t slice = layer_bytes < SLICE_BYTES ? SLICE_BYTES / layer_bytes : 1;
+        uint32_t left = op->layer_count - slot->layer;
+        uint32_t count = slice < left ? (uint32_t)slice : left;
 
-        while (slot->status == CAIRN_OK && slot->layer < op->layer_count && bytes < SLICE_BYTES) {
-                uint32_t layer = op->layer_first + slot->layer;
-                struct cairn_checksum copied;
-                struct cairn_checksum stored;
-
-                cairn_block_checksum(block, CAIRN_PART_RAW, layer, stored.bytes);
-                cairn_checksum_copy(op->destination.base + at + slot->layer * layer_bytes,
-                                    cairn_block_raw(block, layer), layer_bytes, &copied);
-                if (!cairn_checksum_equal(&copied, &stored))
-                        slot->status = CAIRN_ECORRUPT;
-                slot->layer++;
-                bytes += layer_bytes;
-        }
+        if (slot->check)
+                slot->status = check_layers(slot, count, to);
+        else
+                copy_layers(slot, count, to);
+        slot->layer += count;
 }
 
 // ---- one block after the other, on the loop ----
@@ -119,9 +151,8 @@ static void block_done(struct get_slot *slot, int status)
 {
         struct get_op *op = slot->op;
 
-        if (slot->acquire.block)
-                cairn_store_unhold(op->request->server->store, slot->acquire.block);
-        slot->acquire.block = NULL;
+        cairn_store_unhold(op->request->server->store, slot->block);
+        slot->block = NULL;
         assert(op->running > 0);
         op->running--;
         op->statuses[slot->index] = status;
@@ -143,12 +174,32 @@ static void on_copied(struct cairn_work *work)
         }
         if (slot->status == CAIRN_OK && slot->layer < slot->op->layer_count)
                 slot->status = CAIRN_ECANCELLED;
-        if (slot->status == CAIRN_ECORRUPT)
-                cairn_store_report_corrupt(server->store, slot->acquire.block);
+        if (slot->status == CAIRN_ECORRUPT) {
+                slot->check = false; // the next copy is checked as it comes from NVMe
+                slot->status =
+                    cairn_store_drop_corrupt_copy(server->store, slot->block, CAIRN_PART_RAW);
+                if (slot->status == CAIRN_OK)
+                        cairn_store_acquire(server->store, &slot->acquire);
+                else
+                        block_done(slot, CAIRN_ECORRUPT);
+                return;
+        }
+        cairn_store_touch(server->store, slot->block);
+        if (slot->ranged)
+                cairn_store_range_release(server->store, &slot->range);
         else
-                cairn_store_touch(server->store, slot->acquire.block);
-        cairn_store_unpin(server->store, slot->acquire.block, CAIRN_PART_RAW);
+                cairn_store_unpin(server->store, slot->block, CAIRN_PART_RAW);
         block_done(slot, slot->status);
+}
+
+static void read_block(struct get_slot *slot)
+{
+        struct cairn_store *store = slot->op->request->server->store;
+
+        if (slot->ranged)
+                cairn_store_range_read(store, &slot->range);
+        else
+                cairn_store_acquire(store, &slot->acquire);
 }
 
 static void on_retry(uv_timer_t *timer)
@@ -160,7 +211,7 @@ static void on_retry(uv_timer_t *timer)
         while (slot) {
                 struct get_slot *next = slot->next_waiting;
 
-                cairn_store_acquire(op->request->server->store, &slot->acquire);
+                read_block(slot);
                 slot = next;
         }
 }
@@ -187,11 +238,8 @@ static bool wait_for_memory(struct get_slot *slot)
         return true;
 }
 
-static void on_ready(struct cairn_acquire *acquire, int status)
+static void ready(struct get_slot *slot, int status)
 {
-        struct get_slot *slot =
-            (struct get_slot *)((uint8_t *)acquire - offsetof(struct get_slot, acquire));
-
         if (status == CAIRN_ENOMEM && wait_for_memory(slot))
                 return;
         if (status != CAIRN_OK) {
@@ -202,6 +250,59 @@ static void on_ready(struct cairn_acquire *acquire, int status)
         slot->status = CAIRN_OK;
         slot->work = (struct cairn_work){.run = run_copy, .on_done = on_copied};
         cairn_scorer_submit(slot->op->request->server->scorer, &slot->work);
+}
+
+static void on_ready(struct cairn_acquire *acquire, int status)
+{
+        ready((struct get_slot *)((uint8_t *)acquire - offsetof(struct get_slot, acquire)), status);
+}
+
+static void on_range_ready(struct cairn_range *range, int status)
+{
+        ready((struct get_slot *)((uint8_t *)range - offsetof(struct get_slot, range)), status);
+}
+
+bool cairn_serve_ram_check(struct cairn_server *server)
+{
+        uint64_t one_of = server->config->ram_check;
+        uint64_t state = server->check_state ? server->check_state : server->incarnation;
+        bool check;
+
+        if (one_of == 0)
+                return false;
+        state ^= state << 13; // xorshift
+        state ^= state >> 7;
+        state ^= state << 17;
+        server->check_state = state;
+        check = (state >> 16) % one_of == 0;
+        server->counters.ram_checks += check;
+        return check;
+}
+
+// Fills the slot for a held block. Some layers of what RAM has not are read alone, unless they are
+// most of it.
+static void begin_block(struct get_op *op, struct get_slot *slot, struct cairn_block *block,
+                        size_t index)
+{
+        bool in_ram = cairn_block_tier(block) == CAIRN_TIER_RAM;
+
+        slot->op = op;
+        slot->block = block;
+        slot->index = index;
+        slot->ranged = !in_ram && 2 * op->layer_count <= op->entry->shape.layers;
+        slot->check = in_ram && cairn_serve_ram_check(op->request->server);
+        slot->acquire = (struct cairn_acquire){.on_ready = on_ready,
+                                               .block = block,
+                                               .parts = CAIRN_PART_RAW,
+                                               .deadline_ms = op->request->deadline_ms};
+        slot->range = (struct cairn_range){.on_ready = on_range_ready,
+                                           .block = block,
+                                           .part = CAIRN_PART_RAW,
+                                           .first = op->layer_first,
+                                           .count = op->layer_count,
+                                           .deadline_ms = op->request->deadline_ms};
+        op->running++;
+        read_block(slot);
 }
 
 // Starts the next block in the slot; misses are answered at once, so this goes on to the first that
@@ -225,37 +326,32 @@ static void start_blocks(struct get_op *op, struct get_slot *slot)
                         op->statuses[index] = status;
                         continue;
                 }
-                slot->op = op;
-                slot->index = index;
-                slot->acquire = (struct cairn_acquire){.on_ready = on_ready,
-                                                       .block = block,
-                                                       .parts = CAIRN_PART_RAW,
-                                                       .deadline_ms = op->request->deadline_ms};
-                op->running++;
-                cairn_store_acquire(store, &slot->acquire);
+                begin_block(op, slot, block, index);
                 return;
         }
 }
 
 // ---- the request ----
 
-// False: answered.
-static bool take_layers(struct get_op *op, const Cairn__GetRequest *message)
+bool cairn_serve_layers(struct cairn_request *request, const struct cairn_space_entry *entry,
+                        uint32_t *ret_first, uint32_t *ret_count)
 {
-        uint32_t layers = op->entry->shape.layers;
+        const Cairn__GetRequest *message = request->message;
+        uint32_t layers = entry->shape.layers;
+        uint32_t first = message->layer_first;
+        uint32_t count = message->layer_count;
 
-        op->layer_first = message->layer_first;
-        op->layer_count = message->layer_count;
-        if (op->layer_count == 0 && op->layer_first < layers)
-                op->layer_count = layers - op->layer_first;
-        if (op->layer_first >= layers || op->layer_count > layers - op->layer_first) {
-                cairn_request_fail(
-                    op->request, CAIRN_EINVAL,
-                    "layers: %u from %u on, and the space has %u; name layers inside",
-                    message->layer_count, message->layer_first, layers);
+        if (count == 0 && first < layers)
+                count = layers - first;
+        if (first >= layers || count > layers - first) {
+                cairn_request_fail(request, CAIRN_EINVAL,
+                                   "layers: %u from %u on, and the space has %u; name layers "
+                                   "inside",
+                                   message->layer_count, first, layers);
                 return false;
         }
-        op->item_bytes = op->layer_count * op->entry->shape.raw_layer_bytes;
+        *ret_first = first;
+        *ret_count = count;
         return true;
 }
 
@@ -300,8 +396,7 @@ void cairn_serve_get(struct cairn_request *request)
         size_t count;
 
         if (message->view) {
-                cairn_request_fail(request, CAIRN_EUNSUPPORTED,
-                                   "this daemon has no views yet; get into an arena");
+                cairn_serve_view(request);
                 return;
         }
         if (!cairn_serve_keys(request, message->space, &message->keys, &entry, &keys, &count))
@@ -325,7 +420,10 @@ void cairn_serve_get(struct cairn_request *request)
         op->entry = entry;
         op->keys = keys;
         op->count = count;
-        if (!take_layers(op, message) || !take_destination(op, message))
+        if (!cairn_serve_layers(request, entry, &op->layer_first, &op->layer_count))
+                return;
+        op->item_bytes = op->layer_count * entry->shape.raw_layer_bytes;
+        if (!take_destination(op, message))
                 return;
         for (size_t i = 0; i < BLOCKS_AT_ONCE_MAX && op->next < count; i++)
                 start_blocks(op, &op->slots[i]);

@@ -300,6 +300,7 @@ static int open_store(struct cairn_server *server)
             .force_sync_device = config->force_sync_device != 0,
             .force_buffered = config->force_buffered != 0,
             .nvme_second_use = config->nvme_second_use != 0,
+            .views = config->views != 0,
             .executor = cairn_scorer_executor(server->scorer),
             .now_ms = store_clock,
             .on_warning = on_store_warning,

@@ -48,6 +48,7 @@ struct cairn_server {
         uint64_t stop_limit_ms;
         uint64_t lease_last;
         uint64_t context_last;
+        uint64_t check_state; // of the random choice of blocks to check
         struct cairn_store *store;
         struct cairn_scorer *scorer;
         struct cairn_metrics *metrics; // NULL: not served over HTTP

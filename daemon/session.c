@@ -2,6 +2,7 @@
 #include "daemon/session.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/context.h"
@@ -15,10 +16,21 @@ static void release_blocks(void *arg, struct cairn_block *const *blocks, size_t 
         cairn_store_unhold_many(server->store, blocks, count);
 }
 
+static void end_view(void *arg, const struct cairn_lease_view *view)
+{
+        struct cairn_server *server = arg;
+
+        assert(server->counters.views > 0 && server->counters.view_bytes >= view->bytes);
+        server->counters.views--;
+        server->counters.view_bytes -= view->bytes;
+        cairn_store_unpin(server->store, view->block, CAIRN_PART_RAW);
+        cairn_store_unhold(server->store, view->block);
+}
+
 void cairn_session_init(struct cairn_session *session, struct cairn_server *server, uint32_t tenant)
 {
         *session = (struct cairn_session){.server = server, .tenant = tenant};
-        cairn_lease_table_init(&session->leases, release_blocks, server);
+        cairn_lease_table_init(&session->leases, release_blocks, end_view, server);
 }
 
 static void drop_arena(struct cairn_session *session, uint32_t slot)
@@ -35,6 +47,8 @@ void cairn_session_finish(struct cairn_session *session)
 {
         session->server->counters.leases -= session->leases.count;
         cairn_lease_table_finish(&session->leases);
+        free(session->view_segments);
+        session->view_segments = NULL;
         cairn_block_pins_end_session(&session->server->block_pins, session);
         while (session->contexts)
                 cairn_context_close(session, session->contexts);
@@ -102,6 +116,20 @@ int cairn_session_release_arena(struct cairn_session *session, uint32_t id)
         if (status == CAIRN_OK)
                 drop_arena(session, slot);
         return status;
+}
+
+int cairn_session_show_segment(struct cairn_session *session, uint32_t place, uint64_t segment)
+{
+        assert(place < CAIRN_VIEW_SEGMENTS_MAX && segment != 0);
+        if (!session->view_segments)
+                session->view_segments =
+                    calloc(CAIRN_VIEW_SEGMENTS_MAX, sizeof(session->view_segments[0]));
+        if (!session->view_segments)
+                return CAIRN_ENOMEM;
+        if (session->view_segments[place] == segment)
+                return CAIRN_EEXIST;
+        session->view_segments[place] = segment;
+        return CAIRN_OK;
 }
 
 void cairn_session_expire(struct cairn_session *session, uint64_t now_ms)

@@ -25,6 +25,7 @@ struct cairn_session {
         struct cairn_lease_table leases;
         struct cairn_context *contexts; // a list
         uint32_t contexts_count;
+        uint64_t *view_segments; // those whose descriptor was sent, by place; NULL: none yet. Owned
 };
 
 void cairn_session_init(struct cairn_session *session, struct cairn_server *server,
@@ -41,6 +42,10 @@ int cairn_session_add_arena(struct cairn_session *session, struct cairn_arena *a
 struct cairn_arena *cairn_session_arena(const struct cairn_session *session, uint32_t id);
 // CAIRN_ESTALE: none of this session. Requests that use it keep it mapped until they end.
 int cairn_session_release_arena(struct cairn_session *session, uint32_t id);
+
+// Whether the peer has the segment at this place already; if not, from now on it has.
+// CAIRN_EEXIST, CAIRN_OK or CAIRN_ENOMEM.
+int cairn_session_show_segment(struct cairn_session *session, uint32_t place, uint64_t segment);
 
 // Ends leases past their deadline.
 void cairn_session_expire(struct cairn_session *session, uint64_t now_ms);

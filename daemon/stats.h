@@ -30,6 +30,8 @@ struct cairn_counters {
         uint64_t requests_inflight;
         uint64_t requests_bytes; // of requests and of replies not yet sent
         uint64_t leases;
+        uint64_t views;      // blocks that leases pin in RAM
+        uint64_t view_bytes; // of these, and of those on their way
         uint64_t block_pins;
         uint64_t contexts;            // open
         uint64_t contexts_unfinished; // open, or closed and still in use by a request
@@ -41,6 +43,7 @@ struct cairn_counters {
         uint64_t connections_timed_out;
         uint64_t leases_total;
         uint64_t leases_expired;
+        uint64_t ram_checks; // copies in RAM summed again
         uint64_t protocol_errors;
         uint64_t descriptors_refused;
         uint64_t received_bytes;

@@ -18,6 +18,7 @@ enum {
         CAIRN_DESCRIPTORS_PENDING_MAX = 4,        // received, not yet claimed by a RegisterArena
         CAIRN_ARENAS_MAX = 16,                    // a connection
         CAIRN_LEASES_MAX = 1024,                  // a connection
+        CAIRN_VIEW_DESCRIPTORS_MAX = 64,          // segments that one reply may bring
         CAIRN_PINS_MAX = 65536,                   // on blocks, by all tenants
         CAIRN_PINS_TENANT_MAX = 32768,
         CAIRN_TENANTS_MAX = 1024,

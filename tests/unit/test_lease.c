@@ -9,6 +9,8 @@
 // Blocks are opaque to the table: addresses stand for them.
 static struct ledger {
         int released[8];
+        int views_ended;
+        uint64_t view_bytes;
 } ledger;
 
 static void on_release(void *arg, struct cairn_block *const *blocks, size_t count)
@@ -17,6 +19,14 @@ static void on_release(void *arg, struct cairn_block *const *blocks, size_t coun
 
         for (size_t i = 0; i < count; i++)
                 l->released[(uintptr_t)blocks[i] - 1]++;
+}
+
+static void on_view_end(void *arg, const struct cairn_lease_view *view)
+{
+        struct ledger *l = arg;
+
+        l->views_ended++;
+        l->view_bytes += view->bytes;
 }
 
 static struct cairn_block **blocks_of(size_t first, size_t count)
@@ -31,7 +41,7 @@ static struct cairn_block **blocks_of(size_t first, size_t count)
 static void start(struct cairn_lease_table *table)
 {
         ledger = (struct ledger){0};
-        cairn_lease_table_init(table, on_release, &ledger);
+        cairn_lease_table_init(table, on_release, on_view_end, &ledger);
 }
 
 Test(lease, release_gives_each_block_back_once)
@@ -95,4 +105,38 @@ Test(lease, a_connection_holds_a_bounded_number)
         free(one);
         cairn_lease_table_finish(&table);
         cr_assert_eq(table.count, 0);
+}
+
+static int add_view(struct cairn_lease_table *table, uint64_t id, uint64_t block)
+{
+        struct cairn_lease_view view = {(struct cairn_block *)(uintptr_t)(block * 64), 10};
+
+        return cairn_lease_add_view(table, id, 50, &view);
+}
+
+Test(lease, its_views_end_with_it_each_once)
+{
+        struct cairn_lease_table table;
+        const struct cairn_lease *lease;
+
+        start(&table);
+        cr_assert_eq(cairn_lease_add(&table, 1, 100, blocks_of(0, 1), 1), CAIRN_OK);
+        cr_assert_eq(cairn_lease_add(&table, 2, 50, NULL, 0), CAIRN_OK);
+        cr_assert_eq(add_view(&table, 2, 1), CAIRN_ESTALE, "it ended at 50");
+        cr_assert_eq(add_view(&table, 3, 1), CAIRN_ESTALE, "there is none");
+        for (uint64_t block = 1; block <= 5000; block++)
+                cr_assert_eq(add_view(&table, 1, block), CAIRN_OK);
+        lease = cairn_lease_find(&table, 1, 50);
+        for (uint64_t block = 1; block <= 5000; block++) {
+                cr_assert_eq(add_view(&table, 1, block), CAIRN_EEXIST);
+                cr_assert(cairn_lease_has_view(lease, (void *)(uintptr_t)(block * 64)));
+        }
+        cr_assert_not(cairn_lease_has_view(lease, (void *)(uintptr_t)(5001 * 64)));
+        cr_assert_not(cairn_lease_has_view(cairn_lease_find(&table, 2, 10), (void *)(uintptr_t)64));
+        cr_assert_eq(ledger.views_ended, 0);
+        cr_assert_eq(cairn_lease_release(&table, 1), CAIRN_OK);
+        cr_assert_eq(ledger.views_ended, 5000);
+        cr_assert_eq(ledger.view_bytes, 50000);
+        cr_assert_eq(ledger.released[0], 1);
+        cairn_lease_table_finish(&table);
 }
