@@ -165,6 +165,37 @@ int cairn_audit_end_after(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
         return CAIRN_OK;
 }
 
+void cairn_audit_end_before(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
+                            struct cairn_audit_end *ret_end)
+{
+        ret_end->count = cairn_get_u64(bytes + AT_SEQUENCE);
+        memcpy(ret_end->digest.bytes, bytes + AT_BEFORE, CAIRN_KEY_BYTES);
+}
+
+void cairn_audit_end_behind(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
+                            struct cairn_audit_end *end)
+{
+        if (check(bytes) == CAIRN_OK)
+                end->count = cairn_get_u64(bytes + AT_SEQUENCE);
+        end->count++;
+        memcpy(end->digest.bytes, bytes + AT_DIGEST, CAIRN_KEY_BYTES);
+}
+
+bool cairn_audit_matches(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
+                         const struct cairn_audit_filter *filter)
+{
+        uint64_t time_ms = cairn_get_u64(bytes + AT_TIME);
+
+        return time_ms >= filter->since_ms &&
+               (filter->until_ms == 0 || time_ms < filter->until_ms) &&
+               (filter->action == 0 || bytes[AT_ACTION] == filter->action) &&
+               (filter->reason == 0 || bytes[AT_REASON] == filter->reason) &&
+               (!filter->tenant || cairn_get_u32(bytes + AT_TENANT) == *filter->tenant) &&
+               (!filter->space || cairn_get_u32(bytes + AT_SPACE) == *filter->space) &&
+               (!filter->context || cairn_get_u64(bytes + AT_CONTEXT) == *filter->context) &&
+               (!filter->key || memcmp(bytes + AT_KEY, filter->key->bytes, CAIRN_KEY_BYTES) == 0);
+}
+
 const char *cairn_audit_action_name(int action)
 {
         return action_names[action > 0 && action < CAIRN_AUDIT_ACTION_COUNT ? action : 0];

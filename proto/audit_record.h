@@ -34,6 +34,7 @@
 #ifndef CAIRN_AUDIT_RECORD_H
 #define CAIRN_AUDIT_RECORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -124,6 +125,28 @@ int cairn_audit_verify(struct cairn_audit_end *end, const uint8_t *bytes, size_t
 // The chain's end after this record, to go on in the middle of a log. CAIRN_EPROTO as above.
 int cairn_audit_end_after(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
                           struct cairn_audit_end *ret_end);
+
+// The chain's end before this record, at its word: for the oldest record that is left of a log.
+void cairn_audit_end_before(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
+                            struct cairn_audit_end *ret_end);
+// And after it, though it may be damaged: to go on behind it.
+void cairn_audit_end_behind(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
+                            struct cairn_audit_end *end);
+
+// Which records somebody asks for. Zeroed: all of them.
+struct cairn_audit_filter {
+        uint64_t since_ms;
+        uint64_t until_ms;      // 0: no end
+        const uint32_t *tenant; // the caller's, as all below; NULL: any
+        const uint32_t *space;
+        const struct cairn_key *key;
+        const uint64_t *context;
+        int action; // 0: any
+        int reason;
+};
+// On the bytes as they are: a record that matches may still be damaged.
+bool cairn_audit_matches(const uint8_t bytes[CAIRN_AUDIT_RECORD_BYTES],
+                         const struct cairn_audit_filter *filter);
 
 // Words for people and for --reason; never NULL. parse: 0 when unknown.
 const char *cairn_audit_action_name(int action);

@@ -348,6 +348,8 @@ static void on_forgotten(struct cairn_catalog_op *catalog_op, int status)
                         cairn_block_child_add(store, block);
                         cairn_block_publish(store, block);
                         child_ram_set(store, block, raw_ready(block));
+                } else if (op->op.audit.action > 0) {
+                        cairn_audit_emit(store, &op->op.audit); // it is gone all the same
                 }
         }
         cairn_block_refresh(store, block);

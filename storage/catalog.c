@@ -9,19 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "proto/status.h"
+#include "storage/catalog_audit.h"
+#include "storage/catalog_note.h"
 #include "storage/catalog_record.h"
 
 enum {
-        DATABASES_COUNT = 3,
         GENERATION_SHIFT = 40,
-        CHECK_SECONDS_MAX = 120,
 };
 #define MAP_BYTES_MIN (8ull << 20)
 #define MAP_BYTES_MAX (1ull << 40)
@@ -33,6 +29,8 @@ struct cairn_catalog_file {
         MDB_dbi meta;
         MDB_dbi spaces;
         MDB_dbi blocks;
+        MDB_dbi notes;
+        struct cairn_catalog_audit audit;
         uint64_t map_bytes;
         uint32_t openings;
         bool fresh;
@@ -49,8 +47,11 @@ static int status_of(int error)
         case MDB_CORRUPTED:
         case MDB_PAGE_NOTFOUND:
         case MDB_PANIC: return CAIRN_ECORRUPT;
-        default: return error > 0 ? cairn_status_from_errno(error) : CAIRN_EIO;
+        default: break;
         }
+        if (error < 0 && error > -CAIRN_STATUS_COUNT)
+                return error; // a status already
+        return error > 0 ? cairn_status_from_errno(error) : CAIRN_EIO;
 }
 
 // The file is kept as large as the map, so that a full disk is noticed when it grows and deletes
@@ -105,6 +106,8 @@ static int put_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_ca
                 cairn_record_key_write(op->block.space_id, &op->block.key, key_bytes);
                 value.mv_size = cairn_record_block_write(&op->block, bytes);
                 return mdb_put(txn, file->blocks, &key, &value, 0);
+        case CAIRN_CATALOG_NOTE: return cairn_catalog_note_write(txn, file->notes, op->note);
+        case CAIRN_CATALOG_NOTHING: return 0;
         case CAIRN_CATALOG_DELETE: break;
         }
         cairn_record_key_write(op->block.space_id, &op->block.key, key_bytes);
@@ -112,40 +115,100 @@ static int put_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_ca
         return error == MDB_NOTFOUND ? 0 : error;
 }
 
-// All of the ops in one transaction, or none.
-static int commit(struct cairn_catalog_file *file, struct cairn_catalog_op *first,
-                  bool deletes_only)
+// What one transaction may hold.
+struct batch {
+        struct cairn_catalog_op *first;
+        const struct cairn_audit_record *records;
+        size_t records_count;
+};
+enum extent {
+        EXTENT_ALL,
+        EXTENT_DELETES,         // alone: there is no room
+        EXTENT_DELETES_THROUGH, // and their records go to the audit's files at once
+        EXTENT_DELETES_COUNTED, // those cannot be written either: a later record says how many
+};
+
+static int stage_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_catalog_op *op,
+                    enum extent extent)
+{
+        if (extent != EXTENT_ALL && op->kind != CAIRN_CATALOG_DELETE)
+                return 0;
+        int error = put_op(file, txn, op);
+        if (error || op->audit.action == 0)
+                return error;
+        if (extent != EXTENT_DELETES_COUNTED)
+                return cairn_catalog_audit_stage(&file->audit, txn, &op->audit);
+        return 0;
+}
+
+static void count_lost(struct cairn_catalog_file *file, const struct batch *batch)
+{
+        uint64_t lost = 0;
+        for (const struct cairn_catalog_op *op = batch->first; op; op = op->next)
+                lost += op->kind == CAIRN_CATALOG_DELETE && op->audit.action > 0;
+        if (file->audit.log)
+                cairn_audit_log_lose(file->audit.log, lost);
+}
+
+// All of the batch in one transaction, or none. LMDB's errors, or a negative status.
+static int commit(struct cairn_catalog_file *file, const struct batch *batch, enum extent extent)
 {
         MDB_txn *txn;
         int error = mdb_txn_begin(file->env, NULL, 0, &txn);
         if (error)
                 return error;
-        for (struct cairn_catalog_op *op = first; op && !error; op = op->next) {
-                if (!deletes_only || op->kind == CAIRN_CATALOG_DELETE)
-                        error = put_op(file, txn, op);
-        }
+        bool audited = extent != EXTENT_DELETES_COUNTED;
+        if (audited)
+                error =
+                    cairn_catalog_audit_begin(&file->audit, txn, extent == EXTENT_DELETES_THROUGH);
+        for (struct cairn_catalog_op *op = batch->first; op && !error; op = op->next)
+                error = stage_op(file, txn, op, extent);
+        for (size_t i = 0; i < batch->records_count && !error && extent == EXTENT_ALL; i++)
+                error = cairn_catalog_audit_stage(&file->audit, txn, &batch->records[i]);
+        if (!error && audited)
+                error = cairn_catalog_audit_finish(&file->audit, txn);
         if (error) {
                 mdb_txn_abort(txn);
                 return error;
         }
-        return mdb_txn_commit(txn);
+        error = mdb_txn_commit(txn);
+        if (!error && audited)
+                cairn_catalog_audit_commit(&file->audit);
+        else if (!error)
+                count_lost(file, batch);
+        return error;
+}
+
+// No room: what is deleted needs none, but its records do.
+static int commit_deletes(struct cairn_catalog_file *file, const struct batch *batch)
+{
+        int error = commit(file, batch, EXTENT_DELETES);
+        if (error == MDB_MAP_FULL || error == ENOSPC)
+                error = commit(file, batch, EXTENT_DELETES_THROUGH);
+        if (error == MDB_MAP_FULL || error == ENOSPC || error < 0)
+                error = commit(file, batch, EXTENT_DELETES_COUNTED);
+        return error;
 }
 
 // A full map or disk: grow and retry; if it cannot grow, the deletes alone.
-bool cairn_catalog_file_write(struct cairn_catalog_file *file, struct cairn_catalog_op *first)
+bool cairn_catalog_file_write(struct cairn_catalog_file *file, struct cairn_catalog_op *first,
+                              const struct cairn_audit_record *records, size_t records_count,
+                              bool *ret_recorded)
 {
+        const struct batch batch = {first, records, records_count};
         bool full = map_low(file) && map_grow(file) != 0;
         int error = full ? ENOSPC : 0;
         if (!full) {
-                error = commit(file, first, false);
+                error = commit(file, &batch, EXTENT_ALL);
                 while (error == MDB_MAP_FULL && map_grow(file) == 0)
-                        error = commit(file, first, false);
+                        error = commit(file, &batch, EXTENT_ALL);
                 full = error == MDB_MAP_FULL || error == ENOSPC;
         }
         int status = full ? CAIRN_ENOSPC : status_of(error);
-        int deletes = full ? status_of(commit(file, first, true)) : status;
+        int deletes = full ? status_of(commit_deletes(file, &batch)) : status;
         for (struct cairn_catalog_op *op = first; op; op = op->next)
                 op->status = op->kind == CAIRN_CATALOG_DELETE ? deletes : status;
+        *ret_recorded = status == CAIRN_OK;
         return status == CAIRN_OK || deletes == CAIRN_OK;
 }
 
@@ -156,6 +219,12 @@ static int open_databases(struct cairn_catalog_file *file, MDB_txn *txn)
                 error = mdb_dbi_open(txn, "spaces", MDB_CREATE, &file->spaces);
         if (!error)
                 error = mdb_dbi_open(txn, "blocks", MDB_CREATE, &file->blocks);
+        if (!error)
+                error = mdb_dbi_open(txn, "notes", MDB_CREATE, &file->notes);
+        if (!error)
+                error =
+                    mdb_dbi_open(txn, "audit_tail", MDB_CREATE | MDB_INTEGERKEY, &file->audit.tail);
+        file->audit.meta = file->meta;
         return error;
 }
 
@@ -236,93 +305,7 @@ int cairn_catalog_file_set_generation(struct cairn_catalog_file *file, uint64_t 
         return status_of(mdb_txn_commit(txn));
 }
 
-// ---- checking ----
-
-// Reads every record, in a process of its own: LMDB trusts its pages, so a damaged one may end the
-// reader.
-static bool walk(MDB_txn *txn, MDB_dbi dbi, bool spaces)
-{
-        MDB_cursor *cursor;
-        if (mdb_cursor_open(txn, dbi, &cursor) != 0)
-                return false;
-        MDB_val key, value;
-        int error;
-        volatile uint8_t sum = 0; // so that the bytes are read
-        while ((error = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
-                for (size_t i = 0; i < value.mv_size; i++)
-                        sum ^= ((const uint8_t *)value.mv_data)[i];
-                struct cairn_catalog_space space;
-                if (spaces &&
-                    cairn_record_space_read(value.mv_data, value.mv_size, &space) != CAIRN_OK)
-                        return false;
-        }
-        (void)sum;
-        mdb_cursor_close(cursor);
-        return error == MDB_NOTFOUND;
-}
-
-static bool check_meta(MDB_txn *txn, MDB_dbi dbi)
-{
-        struct cairn_record_meta meta;
-        MDB_val key = {6, (void *)(uintptr_t) "format"};
-        MDB_val value;
-        return mdb_get(txn, dbi, &key, &value) == 0 &&
-               cairn_record_meta_read(value.mv_data, value.mv_size, &meta) != CAIRN_ECORRUPT;
-}
-
-static bool check_file(const char *path, uint64_t size_bytes)
-{
-        MDB_env *env;
-        MDB_txn *txn;
-        MDB_dbi dbi;
-        MDB_envinfo info;
-        MDB_stat stat;
-        if (mdb_env_create(&env) != 0 || mdb_env_set_maxdbs(env, DATABASES_COUNT) != 0 ||
-            mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0600) !=
-                0 ||
-            mdb_env_info(env, &info) != 0 || mdb_env_stat(env, &stat) != 0 ||
-            mdb_txn_begin(env, NULL, MDB_RDONLY, &txn) != 0)
-                return false;
-        if ((info.me_last_pgno + 1) * stat.ms_psize > size_bytes || stat.ms_psize != 4096)
-                return false;
-        // The list of free pages, the list of databases, then each of them.
-        if (!walk(txn, 0, false) || !walk(txn, 1, false))
-                return false;
-        if (mdb_dbi_open(txn, "meta", 0, &dbi) != 0 || !check_meta(txn, dbi))
-                return false;
-        if (mdb_dbi_open(txn, "spaces", 0, &dbi) != 0 || !walk(txn, dbi, true))
-                return false;
-        return mdb_dbi_open(txn, "blocks", 0, &dbi) == 0 && walk(txn, dbi, false);
-}
-
-static void check_child(const char *path, uint64_t size_bytes)
-{
-        const struct rlimit none = {0, 0};
-        (void)setrlimit(RLIMIT_CORE, &none); // a crash here is an answer, not an accident
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        signal(SIGSEGV, SIG_DFL);
-        signal(SIGBUS, SIG_DFL);
-        signal(SIGABRT, SIG_DFL);
-        signal(SIGALRM, SIG_DFL);
-        alarm(CHECK_SECONDS_MAX);
-        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        if (null >= 0)
-                (void)dup2(null, STDERR_FILENO);
-        _exit(check_file(path, size_bytes) ? 0 : 1);
-}
-
-static bool is_sound(const char *path, uint64_t size_bytes)
-{
-        pid_t child = fork();
-        if (child < 0)
-                return true; // cannot be checked: taken as it is
-        if (child == 0)
-                check_child(path, size_bytes);
-        int status = 0;
-        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-                ;
-        return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
+// ---- opening ----
 
 static int move_aside(const struct cairn_catalog_file *file)
 {
@@ -339,8 +322,6 @@ static int move_aside(const struct cairn_catalog_file *file)
         return 0;
 }
 
-// ---- opening ----
-
 static int prepare_file(struct cairn_catalog_file *file)
 {
         struct stat status;
@@ -354,7 +335,7 @@ static int prepare_file(struct cairn_catalog_file *file)
                 return EINVAL;
         if (status.st_size == 0)
                 return 0;
-        if (!is_sound(file->path, (uint64_t)status.st_size))
+        if (!cairn_catalog_check(file->path, (uint64_t)status.st_size))
                 return move_aside(file);
         file->fresh = false;
         while (file->map_bytes < (uint64_t)status.st_size)
@@ -370,7 +351,7 @@ static int open_env(struct cairn_catalog_file *file)
         if (!error)
                 error = mdb_env_create(&file->env);
         if (!error)
-                error = mdb_env_set_maxdbs(file->env, DATABASES_COUNT);
+                error = mdb_env_set_maxdbs(file->env, CAIRN_CATALOG_DATABASES);
         if (!error)
                 error = mdb_env_set_mapsize(file->env, file->map_bytes);
         unsigned flags =
@@ -382,6 +363,26 @@ static int open_env(struct cairn_catalog_file *file)
         if (!error)
                 (void)reserve_file(file->path, file->map_bytes);
         return error;
+}
+
+int cairn_catalog_file_resume(struct cairn_catalog_file *file, struct cairn_audit_log *log)
+{
+        struct cairn_audit_end end;
+        uint8_t *tail = NULL;
+        uint64_t count = 0;
+        MDB_txn *txn;
+        int error = mdb_txn_begin(file->env, NULL, MDB_RDONLY, &txn);
+        if (error)
+                return status_of(error);
+        error = cairn_catalog_audit_load(txn, file->meta, file->audit.tail, &end, &tail, &count);
+        mdb_txn_abort(txn);
+        if (error && error != MDB_NOTFOUND)
+                return status_of(error);
+        int status = cairn_audit_log_resume(log, error ? NULL : &end, tail, count);
+        free(tail);
+        if (status == CAIRN_OK)
+                file->audit.log = log;
+        return status;
 }
 
 int cairn_catalog_file_open(const struct cairn_catalog_options *options,
@@ -476,6 +477,8 @@ int cairn_catalog_file_load(struct cairn_catalog_file *file,
         uint64_t bad_count = 0;
         int status = load_spaces(txn, file->spaces, visitor, &bad_count);
         if (status == CAIRN_OK)
+                status = cairn_catalog_notes_load(txn, file->notes, visitor, &bad_count);
+        if (status == CAIRN_OK)
                 status = load_blocks(txn, file->blocks, visitor, &bad_count);
         mdb_txn_abort(txn);
         *ret_bad_count = bad_count;
@@ -504,11 +507,10 @@ static int read_databases(struct cairn_catalog_file *file)
         return status_of(mdb_txn_commit(txn)); // nothing was written: it keeps the handles open
 }
 
-int cairn_catalog_file_read(const char *path, const struct cairn_catalog_visitor *visitor,
-                            uint64_t *ret_bad_count)
+static int open_reading(const char *path, MDB_env **ret_env)
 {
-        struct cairn_catalog_file file = {0};
         struct stat info;
+        MDB_env *env = NULL;
         if (lstat(path, &info) != 0)
                 return cairn_status_from_errno(errno);
         if (!S_ISREG(info.st_mode))
@@ -517,18 +519,63 @@ int cairn_catalog_file_read(const char *path, const struct cairn_catalog_visitor
                 return CAIRN_ENOENT;
         if (access(path, R_OK) != 0)
                 return cairn_status_from_errno(errno);
-        if (!is_sound(path, (uint64_t)info.st_size))
+        if (!cairn_catalog_check(path, (uint64_t)info.st_size))
                 return CAIRN_ECORRUPT;
-        int error = mdb_env_create(&file.env);
+        int error = mdb_env_create(&env);
         if (!error)
-                error = mdb_env_set_maxdbs(file.env, DATABASES_COUNT);
+                error = mdb_env_set_maxdbs(env, CAIRN_CATALOG_DATABASES);
         if (!error)
-                error = mdb_env_open(file.env, path,
-                                     MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0600);
-        int status = error ? status_of(error) : read_databases(&file);
+                error = mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS,
+                                     0600);
+        if (error) {
+                if (env)
+                        mdb_env_close(env);
+                return status_of(error);
+        }
+        *ret_env = env;
+        return CAIRN_OK;
+}
+
+int cairn_catalog_file_read(const char *path, const struct cairn_catalog_visitor *visitor,
+                            uint64_t *ret_bad_count)
+{
+        struct cairn_catalog_file file = {0};
+        int status = open_reading(path, &file.env);
+        if (status != CAIRN_OK)
+                return status;
+        status = read_databases(&file);
         if (status == CAIRN_OK)
                 status = cairn_catalog_file_load(&file, visitor, ret_bad_count);
-        if (file.env)
-                mdb_env_close(file.env);
+        mdb_env_close(file.env);
+        return status;
+}
+
+static int read_audit(MDB_env *env, struct cairn_audit_end *ret_end, uint8_t **ret_tail,
+                      uint64_t *ret_tail_count)
+{
+        MDB_txn *txn;
+        MDB_dbi meta, tail;
+        int error = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
+        if (error)
+                return error;
+        error = mdb_dbi_open(txn, "meta", 0, &meta);
+        if (!error)
+                error = mdb_dbi_open(txn, "audit_tail", 0, &tail);
+        if (!error)
+                error =
+                    cairn_catalog_audit_load(txn, meta, tail, ret_end, ret_tail, ret_tail_count);
+        mdb_txn_abort(txn);
+        return error;
+}
+
+int cairn_catalog_file_read_audit(const char *path, struct cairn_audit_end *ret_end,
+                                  uint8_t **ret_tail, uint64_t *ret_tail_count)
+{
+        MDB_env *env;
+        int status = open_reading(path, &env);
+        if (status != CAIRN_OK)
+                return status;
+        status = status_of(read_audit(env, ret_end, ret_tail, ret_tail_count));
+        mdb_env_close(env);
         return status;
 }

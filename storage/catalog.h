@@ -16,6 +16,7 @@
 #include "storage/buffer.h"
 
 struct cairn_catalog;
+struct cairn_note; // note.h
 
 struct cairn_catalog_block {
         struct cairn_key key;
@@ -40,9 +41,11 @@ struct cairn_catalog_space {
 };
 
 enum cairn_catalog_kind {
-        CAIRN_CATALOG_PUT,    // `block`
-        CAIRN_CATALOG_DELETE, // `block.space_id`, `block.key`; absent is fine
-        CAIRN_CATALOG_SPACE,  // `space`
+        CAIRN_CATALOG_PUT,     // `block`
+        CAIRN_CATALOG_DELETE,  // `block.space_id`, `block.key`; absent is fine
+        CAIRN_CATALOG_SPACE,   // `space`
+        CAIRN_CATALOG_NOTE,    // `note`
+        CAIRN_CATALOG_NOTHING, // done when what was handed over before is committed
 };
 
 // One change. Embedded; pinned until on_done. CAIRN_OK: on stable storage. CAIRN_ENOSPC, CAIRN_EIO:
@@ -51,6 +54,7 @@ struct cairn_catalog_op {
         enum cairn_catalog_kind kind;
         struct cairn_catalog_block block;
         struct cairn_catalog_space space;
+        struct cairn_note *note;         // the submitter's
         struct cairn_audit_record audit; // in the same transaction; action 0: none
         void (*on_done)(struct cairn_catalog_op *op, int status);
         struct cairn_catalog_op *next; // the catalog's
@@ -62,8 +66,10 @@ struct cairn_catalog_options {
         uint64_t map_bytes;
         uint32_t commit_delay_us;
         uint32_t commit_batch_max;
-        bool no_thread; // transactions run inside reap (tests that replay by a seed)
-        bool no_sync;   // and are not synced (the same)
+        const char *audit_directory; // NULL: no audit
+        uint64_t audit_bytes;        // bound of its files
+        bool no_thread;              // transactions run inside reap (tests that replay by a seed)
+        bool no_sync;                // and are not synced (the same)
         // Asked before each transaction: a status other than CAIRN_OK makes it fail (tests). May be
         // NULL.
         int (*on_fault)(void *arg);
@@ -86,8 +92,9 @@ struct cairn_catalog_visitor {
         int (*on_space)(void *arg, const struct cairn_catalog_space *space);
         int (*on_block)(void *arg, const struct cairn_catalog_block *block);
         void *arg;
+        int (*on_note)(void *arg, const struct cairn_note *note); // may be NULL
 };
-// Every space, then every block. Records that fail their checksum are skipped and counted. Before
+// Every space, every note, then every block. Records that fail their checksum are skipped and counted. Before
 // start.
 int cairn_catalog_load(struct cairn_catalog *catalog, const struct cairn_catalog_visitor *visitor,
                        uint64_t *ret_bad_count);
@@ -103,8 +110,13 @@ int cairn_catalog_start(struct cairn_catalog *catalog);
 // Order is kept. `more`: others follow soon; the commit may wait commit_delay_us for them.
 void cairn_catalog_submit(struct cairn_catalog *catalog, struct cairn_catalog_op *op, bool more);
 // A record of the audit that goes with no change: committed with the next transaction, or within
-// AUDIT_DELAY_MS by one for all that wait. Copied; beyond a bound counted alone.
+// about a second by one for all that wait. Copied; beyond a bound counted alone, in a record that
+// says how many.
 void cairn_catalog_audit(struct cairn_catalog *catalog, const struct cairn_audit_record *record);
+// NULL: there is none. For snapshots, from any thread.
+struct cairn_audit_log *cairn_catalog_audit_log(const struct cairn_catalog *catalog);
+// Before a destroy that is no crash: what waits is committed and the log's files are complete.
+void cairn_catalog_finish_audit(struct cairn_catalog *catalog);
 void cairn_catalog_reap(struct cairn_catalog *catalog);    // runs on_done of what is committed
 int cairn_catalog_fd(const struct cairn_catalog *catalog); // readable when reap has work
 uint64_t cairn_catalog_commits(const struct cairn_catalog *catalog);

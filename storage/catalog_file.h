@@ -4,7 +4,12 @@
 #ifndef CAIRN_CATALOG_FILE_H
 #define CAIRN_CATALOG_FILE_H
 
+#include "storage/audit_log.h"
 #include "storage/catalog.h"
+
+enum {
+        CAIRN_CATALOG_DATABASES = 5
+};
 
 struct cairn_catalog_file;
 
@@ -23,7 +28,19 @@ int cairn_catalog_file_load(struct cairn_catalog_file *file,
 // it is. CAIRN_ENOENT; CAIRN_ECORRUPT: it is damaged, and nothing was visited.
 int cairn_catalog_file_read(const char *path, const struct cairn_catalog_visitor *visitor,
                             uint64_t *ret_bad_count);
-// One transaction for the whole list; each op's status is set. True if anything was committed.
-bool cairn_catalog_file_write(struct cairn_catalog_file *file, struct cairn_catalog_op *first);
+// Whether every page of a file can be read; reads it in a process of its own.
+bool cairn_catalog_check(const char *path, uint64_t size_bytes);
+// One transaction for the whole list and for `records`; each op's status is set. True if anything
+// was committed; *ret_recorded: the records too.
+bool cairn_catalog_file_write(struct cairn_catalog_file *file, struct cairn_catalog_op *first,
+                              const struct cairn_audit_record *records, size_t records_count,
+                              bool *ret_recorded);
+// The audit's chain as the file remembers it, into `log`, which later transactions write. Before
+// the first.
+int cairn_catalog_file_resume(struct cairn_catalog_file *file, struct cairn_audit_log *log);
+// The same of a file that nobody has open. CAIRN_ENOENT: it remembers none. *ret_tail (the
+// caller's to free): the records before the end.
+int cairn_catalog_file_read_audit(const char *path, struct cairn_audit_end *ret_end,
+                                  uint8_t **ret_tail, uint64_t *ret_tail_count);
 
 #endif

@@ -13,6 +13,7 @@ enum {
 };
 static_assert(CAIRN_RECORD_BLOCK_BYTES == 104 + SUM_BYTES, "block record");
 static_assert(CAIRN_RECORD_META_BYTES == 16 + SUM_BYTES, "meta record");
+static_assert(CAIRN_RECORD_AUDIT_BYTES == 8 + CAIRN_KEY_BYTES + SUM_BYTES, "audit record");
 static_assert(CAIRN_RECORD_KEY_BYTES == 4 + CAIRN_KEY_BYTES, "block key");
 
 static const uint8_t meta_magic[8] = "CRNCATLG";
@@ -103,6 +104,24 @@ int cairn_record_block_read(const void *key, size_t key_size, const void *bytes,
         memcpy(ret_block->key.bytes, (const uint8_t *)key + 4, CAIRN_KEY_BYTES);
         memcpy(ret_block->parent.bytes, in + 48, CAIRN_KEY_BYTES);
         memcpy(ret_block->checksum.bytes, in + 80, sizeof(ret_block->checksum.bytes));
+        return CAIRN_OK;
+}
+
+size_t cairn_record_audit_write(const struct cairn_audit_end *end, uint8_t *ret_bytes)
+{
+        cairn_put_u64(ret_bytes, end->count);
+        memcpy(ret_bytes + 8, end->digest.bytes, CAIRN_KEY_BYTES);
+        sum_of(NULL, 0, ret_bytes, 8 + CAIRN_KEY_BYTES, ret_bytes + 8 + CAIRN_KEY_BYTES);
+        return CAIRN_RECORD_AUDIT_BYTES;
+}
+
+int cairn_record_audit_read(const void *bytes, size_t size, struct cairn_audit_end *ret_end)
+{
+        const uint8_t *in = bytes;
+        if (size != CAIRN_RECORD_AUDIT_BYTES || !sum_is(NULL, 0, in, 8 + CAIRN_KEY_BYTES))
+                return CAIRN_ECORRUPT;
+        ret_end->count = cairn_get_u64(in);
+        memcpy(ret_end->digest.bytes, in + 8, CAIRN_KEY_BYTES);
         return CAIRN_OK;
 }
 

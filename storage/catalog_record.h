@@ -1,8 +1,11 @@
-// The bytes of the catalog's records. Three LMDB databases:
-//   meta    "format" -> meta record
+// The bytes of the catalog's records. Four LMDB databases:
+//   meta    "format" -> meta record, "audit" -> audit record
 //   spaces  u32 id   -> space record
 //   blocks  space id (u32, big endian), key (32 bytes) -> block record
-// Every record ends with the first 8 bytes of the XXH3-128 of its key and of what stands before.
+//   audit_tail  sequence (u64, of this machine) -> a record of the audit, proto/audit_record.h:
+//               those that are not in the audit's files yet
+// Every record but those of the audit ends with the first 8 bytes of the XXH3-128 of its key and of
+// what stands before.
 //
 // Meta record, 24 bytes (little endian, as all below):
 //   offset  size  field
@@ -34,15 +37,21 @@
 //       64     n  description
 //     64+n     8  checksum
 //     72+n     8  zeros
+// Audit record, 48 bytes: the end of the audit's chain
+//        0     8  count            of records so far; the next one's sequence
+//        8    32  digest           of the last
+//       40     8  checksum
 // Used by: storage/catalog.c, tests.
 #ifndef CAIRN_CATALOG_RECORD_H
 #define CAIRN_CATALOG_RECORD_H
 
+#include "proto/audit_record.h"
 #include "storage/catalog.h"
 
 enum {
         CAIRN_RECORD_META_BYTES = 24,
         CAIRN_RECORD_KEY_BYTES = 36,
+        CAIRN_RECORD_AUDIT_BYTES = 48,
         CAIRN_RECORD_BLOCK_BYTES = 112,
         CAIRN_RECORD_SPACE_BYTES = 80 + CAIRN_DESCRIPTION_BYTES_MAX, // at most
 };
@@ -62,6 +71,9 @@ void cairn_record_key_write(uint32_t space_id, const struct cairn_key *key,
 size_t cairn_record_block_write(const struct cairn_catalog_block *block, uint8_t *ret_bytes);
 int cairn_record_block_read(const void *key, size_t key_size, const void *bytes, size_t size,
                             struct cairn_catalog_block *ret_block);
+
+size_t cairn_record_audit_write(const struct cairn_audit_end *end, uint8_t *ret_bytes);
+int cairn_record_audit_read(const void *bytes, size_t size, struct cairn_audit_end *ret_end);
 
 // ret_space->description points into `bytes`.
 size_t cairn_record_space_write(const struct cairn_catalog_space *space, uint8_t *ret_bytes);

@@ -1,6 +1,7 @@
 // The index thread: takes the catalog's changes in order, commits them in groups, hands them back.
 // Without a thread (tests that replay by a seed) reap does its work.
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,6 +21,21 @@ struct op_queue {
         uint32_t count;
 };
 
+enum {
+        LOOSE_MAX = 16384,
+        LOOSE_ENOUGH = 4096, // to be committed at once
+        LOOSE_FIRST = 256,
+        LOOSE_SECONDS = 1,
+        LOOSE_INLINE = 256, // without a thread: they wait for others, or for so many
+};
+
+// Records of the audit that go with no change.
+struct loose {
+        struct cairn_audit_record *records; // owned
+        size_t count;
+        size_t capacity;
+};
+
 struct cairn_catalog {
         struct cairn_catalog_options options;
         struct cairn_catalog_file *file;
@@ -31,9 +47,13 @@ struct cairn_catalog {
         pthread_cond_t wake;
         struct op_queue pending; // under the lock
         struct op_queue done;    // under the lock
-        uint64_t audit_lost;     // under the lock
-        bool urgent;             // under the lock: no company is expected
-        bool stopping;           // under the lock
+        struct cairn_audit_log *audit;
+        struct loose loose;          // under the lock
+        struct loose taken;          // the index thread's
+        uint64_t loose_lost;         // under the lock
+        struct timespec loose_until; // under the lock: when they are committed at the latest
+        bool urgent;                 // under the lock: no company is expected
+        bool stopping;               // under the lock
 };
 
 static void queue_init(struct op_queue *queue)
@@ -64,6 +84,7 @@ static struct cairn_catalog_op *queue_pop(struct op_queue *queue)
 static void run_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *first)
 {
         int fault = CAIRN_OK;
+        bool recorded = false;
         if (catalog->options.on_fault)
                 fault = catalog->options.on_fault(catalog->options.on_fault_arg);
         if (fault != CAIRN_OK) {
@@ -71,8 +92,24 @@ static void run_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *fi
                         op->status = fault;
                 return;
         }
-        if (cairn_catalog_file_write(catalog->file, first))
+        if (cairn_catalog_file_write(catalog->file, first, catalog->taken.records,
+                                     catalog->taken.count, &recorded))
                 atomic_fetch_add(&catalog->commits, 1);
+        if (recorded)
+                catalog->taken.count = 0;
+}
+
+// Under the lock. Those of a transaction that failed go first, with the next.
+static void take_loose(struct cairn_catalog *catalog)
+{
+        struct loose free_one = catalog->taken;
+        if (free_one.count > 0 || catalog->loose.count == 0)
+                return;
+        catalog->taken = catalog->loose;
+        catalog->loose = free_one;
+        if (catalog->loose_lost > 0)
+                cairn_audit_log_lose(catalog->audit, catalog->loose_lost);
+        catalog->loose_lost = 0;
 }
 
 static struct cairn_catalog_op *take_batch(struct cairn_catalog *catalog)
@@ -109,6 +146,38 @@ static void wait_for_company(struct cairn_catalog *catalog)
         }
 }
 
+// Under the lock, with no change pending. True: loose records have waited long enough.
+static bool wait_for_work(struct cairn_catalog *catalog)
+{
+        if (catalog->loose.count + catalog->taken.count == 0) {
+                pthread_cond_wait(&catalog->wake, &catalog->lock);
+                return false;
+        }
+        if (catalog->loose.count >= LOOSE_ENOUGH && catalog->taken.count == 0)
+                return true;
+        return pthread_cond_timedwait(&catalog->wake, &catalog->lock, &catalog->loose_until) ==
+               ETIMEDOUT;
+}
+
+static void set_loose_until(struct cairn_catalog *catalog)
+{
+        clock_gettime(CLOCK_MONOTONIC, &catalog->loose_until);
+        catalog->loose_until.tv_sec += LOOSE_SECONDS;
+}
+
+// Under the lock, which is let go meanwhile.
+static void run(struct cairn_catalog *catalog)
+{
+        struct cairn_catalog_op *batch = take_batch(catalog);
+        take_loose(catalog);
+        set_loose_until(catalog); // again, if this one fails
+        pthread_mutex_unlock(&catalog->lock);
+        run_batch(catalog, batch);
+        pthread_mutex_lock(&catalog->lock);
+        if (batch)
+                finish_batch(catalog, batch);
+}
+
 static void *index_main(void *arg)
 {
         struct cairn_catalog *catalog = arg;
@@ -117,16 +186,13 @@ static void *index_main(void *arg)
                 if (!catalog->pending.first) {
                         if (catalog->stopping)
                                 break;
-                        pthread_cond_wait(&catalog->wake, &catalog->lock);
+                        if (wait_for_work(catalog))
+                                run(catalog);
                         continue;
                 }
                 wait_for_company(catalog);
                 catalog->urgent = false;
-                struct cairn_catalog_op *batch = take_batch(catalog);
-                pthread_mutex_unlock(&catalog->lock);
-                run_batch(catalog, batch);
-                pthread_mutex_lock(&catalog->lock);
-                finish_batch(catalog, batch);
+                run(catalog);
         }
         pthread_mutex_unlock(&catalog->lock);
         return NULL;
@@ -146,22 +212,81 @@ void cairn_catalog_submit(struct cairn_catalog *catalog, struct cairn_catalog_op
         (void)!write(catalog->event_fd, &one, sizeof(one)); // full means readable already
 }
 
+static bool loose_grow(struct loose *loose)
+{
+        size_t capacity = loose->capacity ? loose->capacity * 2 : LOOSE_FIRST;
+        if (loose->count < loose->capacity)
+                return true;
+        struct cairn_audit_record *records = NULL;
+        if (capacity <= LOOSE_MAX)
+                records = realloc(loose->records, capacity * sizeof(*records));
+        if (!records)
+                return false;
+        loose->records = records;
+        loose->capacity = capacity;
+        return true;
+}
+
 void cairn_catalog_audit(struct cairn_catalog *catalog, const struct cairn_audit_record *record)
 {
         assert(record->action > 0);
+        if (!catalog->audit)
+                return;
         pthread_mutex_lock(&catalog->lock);
-        catalog->audit_lost++;
+        struct loose *loose = &catalog->loose;
+        if (loose_grow(loose))
+                loose->records[loose->count++] = *record;
+        else
+                catalog->loose_lost++;
+        if (loose->count == 1)
+                set_loose_until(catalog);
+        if (loose->count == 1 || loose->count == LOOSE_ENOUGH)
+                pthread_cond_signal(&catalog->wake);
         pthread_mutex_unlock(&catalog->lock);
+}
+
+struct cairn_audit_log *cairn_catalog_audit_log(const struct cairn_catalog *catalog)
+{
+        return catalog->audit;
+}
+
+static void join(struct cairn_catalog *catalog)
+{
+        if (!catalog->started)
+                return;
+        pthread_mutex_lock(&catalog->lock);
+        catalog->stopping = true;
+        pthread_cond_signal(&catalog->wake);
+        pthread_mutex_unlock(&catalog->lock);
+        pthread_join(catalog->thread, NULL);
+        catalog->started = false;
+}
+
+void cairn_catalog_finish_audit(struct cairn_catalog *catalog)
+{
+        if (!catalog->audit)
+                return;
+        join(catalog);
+        catalog->stopping = true;
+        // What a failed transaction left is tried once more, then what came after it.
+        for (int i = 0; i < 2 && catalog->loose.count + catalog->taken.count > 0; i++) {
+                take_loose(catalog);
+                run_batch(catalog, NULL);
+        }
+        cairn_audit_log_roll(catalog->audit, true);
+        // Empties the table, if there is no trouble; if there is, the next start does.
+        run_batch(catalog, NULL);
 }
 
 void cairn_catalog_reap(struct cairn_catalog *catalog)
 {
         uint64_t count;
         (void)!read(catalog->event_fd, &count, sizeof(count)); // empty is fine: nothing has ended
-        if (catalog->options.no_thread && catalog->pending.first) {
-                struct cairn_catalog_op *batch = take_batch(catalog);
-                run_batch(catalog, batch);
-                finish_batch(catalog, batch);
+        if (catalog->options.no_thread &&
+            (catalog->pending.first || catalog->loose.count >= LOOSE_INLINE)) {
+                pthread_mutex_lock(&catalog->lock);
+                run(catalog);
+                pthread_mutex_unlock(&catalog->lock);
         }
         for (;;) {
                 pthread_mutex_lock(&catalog->lock);
@@ -188,6 +313,24 @@ uint64_t cairn_catalog_generation(const struct cairn_catalog *catalog)
         return cairn_catalog_file_generation(catalog->file);
 }
 
+static int open_audit(struct cairn_catalog *catalog, char *ret_text)
+{
+        const struct cairn_audit_log_options options = {
+            .directory = catalog->options.audit_directory,
+            .limit_bytes = catalog->options.audit_bytes,
+            .on_warning = catalog->options.on_warning,
+            .on_warning_arg = catalog->options.on_warning_arg};
+        int status = cairn_audit_log_open(&options, &catalog->audit, ret_text);
+        if (status != CAIRN_OK)
+                return status;
+        status = cairn_catalog_file_resume(catalog->file, catalog->audit);
+        if (status != CAIRN_OK)
+                snprintf(ret_text, CAIRN_TEXT_BYTES_MAX,
+                         "cannot read the end of the audit: %s; check the disk",
+                         cairn_status_text(status));
+        return status;
+}
+
 int cairn_catalog_open(const struct cairn_catalog_options *options,
                        struct cairn_catalog **ret_catalog, char *ret_text)
 {
@@ -212,6 +355,8 @@ int cairn_catalog_open(const struct cairn_catalog_options *options,
                          "cannot make an eventfd; raise the limit of open files");
         else
                 status = cairn_catalog_file_open(options, &catalog->file, ret_text);
+        if (status == CAIRN_OK && options->audit_directory)
+                status = open_audit(catalog, ret_text);
         if (status != CAIRN_OK) {
                 cairn_catalog_destroy(catalog);
                 return status;
@@ -235,14 +380,11 @@ void cairn_catalog_destroy(struct cairn_catalog *catalog)
 {
         if (!catalog)
                 return;
-        if (catalog->started) {
-                pthread_mutex_lock(&catalog->lock);
-                catalog->stopping = true;
-                pthread_cond_signal(&catalog->wake);
-                pthread_mutex_unlock(&catalog->lock);
-                pthread_join(catalog->thread, NULL);
-        }
+        join(catalog);
         cairn_catalog_file_close(catalog->file);
+        cairn_audit_log_destroy(catalog->audit);
+        free(catalog->loose.records);
+        free(catalog->taken.records);
         if (catalog->event_fd >= 0)
                 close(catalog->event_fd);
         pthread_cond_destroy(&catalog->wake);
@@ -260,7 +402,8 @@ int cairn_catalog_load(struct cairn_catalog *catalog, const struct cairn_catalog
 int cairn_catalog_write_now(struct cairn_catalog *catalog, struct cairn_catalog_op *first)
 {
         assert(!catalog->started);
-        (void)cairn_catalog_file_write(catalog->file, first);
+        bool recorded;
+        (void)cairn_catalog_file_write(catalog->file, first, NULL, 0, &recorded);
         for (struct cairn_catalog_op *op = first; op; op = op->next) {
                 if (op->status != CAIRN_OK)
                         return op->status;

@@ -11,6 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "storage/note.h"
 #include "storage/store_internal.h"
 
 enum {
@@ -127,11 +128,15 @@ static int open_catalog(struct cairn_store *store, const struct cairn_store_inte
                 snprintf(ret_text, CAIRN_TEXT_BYTES_MAX, "the data directory's name is too long");
                 return CAIRN_EINVAL;
         }
+        char audit[sizeof(path)];
+        snprintf(audit, sizeof(audit), "%s/audit", store->directories[0]); // shorter than the above
         struct cairn_catalog_options options = {
             .path = path,
             .map_bytes = CATALOG_MAP_BYTES,
             .commit_delay_us = store->options.commit_delay_us,
             .commit_batch_max = store->options.commit_batch_max,
+            .audit_directory = store->options.audit_bytes > 0 ? audit : NULL,
+            .audit_bytes = store->options.audit_bytes,
             .no_thread = internal->catalog_inline,
             .no_sync = internal->catalog_no_sync,
             .on_fault = internal->on_catalog_fault,
@@ -227,6 +232,7 @@ int cairn_store_open_with(const struct cairn_store_options *options,
                 return status;
         }
         ret_text[0] = 0;
+        cairn_audit_started(store);
         cairn_store_wake(store);
         *ret_store = store;
         return CAIRN_OK;
@@ -279,6 +285,7 @@ static void free_ranges(struct cairn_store *store)
 
 static void free_work(struct cairn_store *store)
 {
+        cairn_notes_finish(store);
         free_links(store->all_puts, offsetof(struct cairn_put, link));
         free_links(store->all_ops, offsetof(struct cairn_op, link));
         free_links(store->loads, offsetof(struct cairn_load, link));
@@ -373,5 +380,7 @@ void cairn_store_close(struct cairn_store *store)
                 struct epoll_event event;
                 (void)epoll_wait(store->epoll_fd, &event, 1, 10); // a time-out only polls again
         } while (true);
+        cairn_audit_stopping(store);
+        cairn_catalog_finish_audit(store->catalog);
         cairn_store_abandon(store);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "storage/note.h"
 #include "storage/store_internal.h"
 
 struct recovery {
@@ -211,6 +212,17 @@ static int drop_record(struct recovery *recovery, const struct cairn_catalog_blo
                 return CAIRN_ENOMEM;
         op->op.kind = CAIRN_CATALOG_DELETE;
         op->op.block = *record;
+        op->op.audit = (struct cairn_audit_record){.action = CAIRN_AUDIT_EVICT,
+                                                   .reason = CAIRN_AUDIT_DEVICE,
+                                                   .tenant = record->tenant,
+                                                   .space = record->space_id,
+                                                   .key = record->key,
+                                                   .layer = CAIRN_AUDIT_ALL,
+                                                   .head = CAIRN_AUDIT_ALL,
+                                                   .count = 1,
+                                                   .tier_from = CAIRN_TIER_NVME};
+        if (store->options.wall_ms)
+                op->op.audit.time_ms = store->options.wall_ms(store->options.clock);
         op->op.on_done = cairn_op_dropped;
         store->ops_pending++;
         cairn_catalog_submit(store->catalog, &op->op, true);
@@ -316,6 +328,12 @@ static void link_blocks(struct cairn_store *store)
         }
 }
 
+static int on_note(void *arg, const struct cairn_note *note)
+{
+        struct recovery *recovery = arg;
+        return cairn_note_load(recovery->store, note);
+}
+
 static int skip_block(void *arg, const struct cairn_catalog_block *record)
 {
         (void)arg;
@@ -326,8 +344,10 @@ static int skip_block(void *arg, const struct cairn_catalog_block *record)
 int cairn_recover(struct cairn_store *store, char *ret_text)
 {
         struct recovery recovery = {.store = store};
-        struct cairn_catalog_visitor spaces = {on_space, skip_block, &recovery};
-        struct cairn_catalog_visitor blocks = {on_space, on_block, &recovery};
+        struct cairn_catalog_visitor spaces = {
+            .on_space = on_space, .on_block = skip_block, .arg = &recovery};
+        struct cairn_catalog_visitor blocks = {
+            .on_space = on_space, .on_block = on_block, .on_note = on_note, .arg = &recovery};
         uint64_t bad_spaces = 0, bad_blocks = 0;
         snprintf(ret_text, CAIRN_TEXT_BYTES_MAX,
                  "cannot load the catalog; check the disk and the memory");

@@ -255,6 +255,8 @@ struct cairn_store {
         struct cairn_table table;
         struct cairn_space_state **spaces;
         uint32_t spaces_count;
+        struct cairn_notes *notes; // NULL: none yet
+        struct cairn_legal *legal; // NULL: no hold yet
         struct cairn_tenant **tenants; // [CAIRN_TENANTS_MAX], in order of arrival
         uint32_t tenants_count;
         struct cairn_slab **slabs;

@@ -102,7 +102,8 @@ static int on_block(void *arg, const struct cairn_catalog_block *block)
 static int read_catalog(struct verify *verify, char *ret_text)
 {
         char path[4096];
-        const struct cairn_catalog_visitor visitor = {on_space, on_block, verify};
+        const struct cairn_catalog_visitor visitor = {
+            .on_space = on_space, .on_block = on_block, .arg = verify};
         struct cairn_verify_result *result = verify->result;
         if (snprintf(path, sizeof(path), "%s/catalog.mdb", verify->options->directories[0]) >=
             (int)sizeof(path)) {

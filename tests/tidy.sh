@@ -43,7 +43,7 @@ owner() { # pattern of the include, path allowed to use it
     if grep -qE "^#include <$1" "$file"; then offend "$file includes <$1>; only $2 may"; fi
   done
 }
-owner 'lmdb\.h' '^(storage/catalog\.c|tests/)'
+owner 'lmdb\.h' '^(storage/catalog(_check|_audit|_note)?\.[ch]|tests/)'
 owner 'liburing' '^(storage/device_uring\.c|tests/)'
 owner 'seccomp\.h' '^daemon/sandbox\.c'
 owner 'microhttpd' '^daemon/metrics\.c'

@@ -97,7 +97,8 @@ static int on_block(void *arg, const struct cairn_catalog_block *block)
 
 static uint64_t load(struct catalog_fixture *c)
 {
-        const struct cairn_catalog_visitor visitor = {on_space, on_block, c};
+        const struct cairn_catalog_visitor visitor = {
+            .on_space = on_space, .on_block = on_block, .arg = c};
         uint64_t bad = 0;
         c->blocks = c->spaces = c->bytes = 0;
         cr_assert_eq(cairn_catalog_load(c->catalog, &visitor, &bad), CAIRN_OK);
