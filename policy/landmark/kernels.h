@@ -21,6 +21,7 @@ enum {
         CAIRN_QUERY_MAX = 8191, // size of a quantized query element: sums over 576 dims fit 32 bits
         CAIRN_WEIGHT_TOKENS = 128,   // whose values are summed in 16 bits
         CAIRN_WEIGHTS_SUM_MAX = 520, // of their weights, each at most 255
+        CAIRN_STREAM_ALIGN = 64,     // bytes
         CAIRN_DIM_PADDED_MAX = 576,  // the largest dim, padded to 16 or 32
 };
 
@@ -88,6 +89,12 @@ struct cairn_kernels {
         // out[j] = bytes[j] * scale, plus centre[j] unless it is NULL; n a multiple of 16.
         void (*from_int8)(const int8_t *bytes, float scale, const float *centre, uint32_t n,
                           float *out);
+        // The same as f32, f16 or bf16 (enum cairn_dtype), rounded to nearest even. streamed: `out`
+        // is aligned to CAIRN_STREAM_ALIGN and not worth a place in the caches.
+        void (*decode)(const int8_t *bytes, float scale, const float *centre, uint32_t n,
+                       uint32_t dtype, bool streamed, void *out);
+        // Makes what decode has streamed visible to others.
+        void (*fence)(void);
         // out[j] += row[j] * row[j]; n a multiple of 16.
         void (*add_squares)(const float *row, uint32_t n, float *out);
         // Sum of a[j] * b[j] in lanes; n a multiple of 16.

@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -62,6 +63,15 @@ static inline uint16_t cairn_half_from_float(float x)
 static inline float cairn_bf16_to_float(uint16_t bits)
 {
         return cairn_float_of((uint32_t)bits << 16);
+}
+
+// Round to nearest even; NaN stays NaN.
+static inline uint16_t cairn_bf16_from_float(float x)
+{
+        uint32_t bits = cairn_bits_of(x);
+        uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+        bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+        return (uint16_t)(is_nan ? (bits >> 16) | 0x40u : rounded);
 }
 
 // Nearest integer, ties to even, for |x| < 2^22.

@@ -45,6 +45,7 @@ struct chunk {
 // Rows are collected a chunk ahead of the sums, so that they can be prefetched.
 struct attend {
         const struct cairn_landmark_request *request;
+        struct cairn_landmark_layout layout;
         const struct cairn_kernels *kernels;
         struct cairn_query query;
         struct accumulator sums;
@@ -59,8 +60,10 @@ static size_t attend_carve(struct attend *a, const struct cairn_landmark_request
         struct cairn_scratch scratch = {.base = base};
         size_t queries = r->n_queries;
         (void)cairn_scratch_take(&scratch, sizeof *a);
+        a->layout = *r->layout;
+        a->layout.shape.landmark_bits = 0; // queries need no tables
         a->sums.padded = cairn_round_up(r->layout->shape.v_dim, CAIRN_LANES);
-        cairn_query_carve(&scratch, r->layout, r->n_queries, &a->query);
+        cairn_query_carve(&scratch, &a->layout, r->n_queries, &a->query);
         a->sums.out = cairn_scratch_take(&scratch, queries * a->sums.padded * sizeof(float));
         a->sums.max = cairn_scratch_take(&scratch, queries * sizeof(float));
         a->sums.sum = cairn_scratch_take(&scratch, queries * sizeof(float));
@@ -73,7 +76,7 @@ static size_t attend_carve(struct attend *a, const struct cairn_landmark_request
 size_t cairn_landmark_attend_scratch_bytes(const struct cairn_landmark_request *request)
 {
         struct attend a;
-        return attend_carve(&a, request, NULL) + sizeof(struct cairn_rotation);
+        return attend_carve(&a, request, NULL);
 }
 
 static const struct cairn_landmark_piece *piece_of(const struct attend *a,
@@ -85,7 +88,7 @@ static const struct cairn_landmark_piece *piece_of(const struct attend *a,
 // Keeps query . centre of the row's run.
 static void set_means(struct attend *a, const struct cairn_cursor *row)
 {
-        const struct cairn_landmark_layout *l = a->request->layout;
+        const struct cairn_landmark_layout *l = &a->layout;
         const uint8_t *code_run = piece_of(a, row)->code_run;
         uint32_t run = row->token / l->shape.run_tokens;
         float centre[CAIRN_DIM_PADDED_MAX];
@@ -103,7 +106,7 @@ static void set_means(struct attend *a, const struct cairn_cursor *row)
 // Scores of a chunk's rows by all queries; their values are prefetched meanwhile.
 static void chunk_scores(struct attend *a, const struct chunk *chunk)
 {
-        const struct cairn_landmark_layout *l = a->request->layout;
+        const struct cairn_landmark_layout *l = &a->layout;
         for (uint32_t i = 0; i < chunk->n; i++) {
                 const struct cairn_cursor *row = &chunk->rows[i];
                 cairn_prefetch_v(l, piece_of(a, row), row->token);
@@ -146,7 +149,7 @@ static void chunk_weights(struct attend *a)
 static void add_coded(struct attend *a, const struct chunk *chunk, const struct chunk *next)
 {
         static const int8_t zeros[CAIRN_DIM_PADDED_MAX] = {0};
-        const struct cairn_landmark_layout *l = a->request->layout;
+        const struct cairn_landmark_layout *l = &a->layout;
         struct accumulator *sums = &a->sums;
         const int8_t *rows[CHUNK];
         float scales[CHUNK];
@@ -161,9 +164,10 @@ static void add_coded(struct attend *a, const struct chunk *chunk, const struct 
                 memcpy(&scales[i], code_run + l->v_row_scales + token * 4, 4);
                 rows[i] = (const int8_t *)code_run + l->v_rows + token * l->v_row_bytes;
         }
+        for (uint32_t i = chunk->n; i < CHUNK; i++)
+                scales[i] = 0;
         for (uint32_t q = 0; q < a->query.n; q++)
-                for (uint32_t i = 0; i < chunk->n; i++)
-                        sums->weights[q * CHUNK + i] *= scales[i];
+                a->kernels->multiply(sums->weights + (size_t)q * CHUNK, scales, CHUNK);
         for (uint32_t first = 0; first < CHUNK; first += CHUNK_PART) {
                 uint32_t end = first + CHUNK_PART;
                 for (uint32_t i = first; i < end && i < next->n; i++) {
@@ -182,7 +186,7 @@ static void add_coded(struct attend *a, const struct chunk *chunk, const struct 
 // Adds the values of rows that are not q8.
 static void add_others(struct attend *a, const struct chunk *chunk)
 {
-        const struct cairn_landmark_layout *l = a->request->layout;
+        const struct cairn_landmark_layout *l = &a->layout;
         struct accumulator *sums = &a->sums;
         float value[CAIRN_DIM_PADDED_MAX];
         for (uint32_t i = 0; i < chunk->n; i++) {
@@ -206,7 +210,7 @@ static void turn(struct attend *a)
         if (chunk->n > 0) {
                 chunk_scores(a, chunk);
                 chunk_weights(a);
-                if (a->sums.padded && a->request->layout->shape.v_codec == CAIRN_ROW_Q8)
+                if (a->sums.padded && a->layout.shape.v_codec == CAIRN_ROW_Q8)
                         add_coded(a, chunk, next);
                 if (a->sums.padded)
                         add_others(a, chunk);
@@ -248,16 +252,13 @@ int cairn_landmark_attend(const struct cairn_landmark_request *request, const ui
         struct attend *a = scratch;
         struct cairn_cursor cursor = {.pieces = request->pieces, .n_pieces = request->n_pieces};
         uint32_t v_dim = request->layout->shape.v_dim;
-        for (uint32_t i = 0; positions && i < n_positions; i++)
-                if (!cairn_cursor_seek(&cursor, positions[i]))
-                        return CAIRN_ENOENT;
-        uint8_t *end = (uint8_t *)scratch + attend_carve(a, request, scratch);
+        (void)attend_carve(a, request, scratch);
         a->request = request;
         a->kernels = cairn_kernels_chosen();
         a->chunks[0].n = a->chunks[1].n = a->filling = 0;
         a->run_of = NULL;
-        cairn_query_prepare(a->kernels, request->layout, request->queries, request->scale,
-                            (struct cairn_rotation *)(void *)end, &a->query);
+        cairn_query_prepare(a->kernels, &a->layout, request->queries, request->scale, NULL,
+                            &a->query);
         memset(a->sums.out, 0, (size_t)request->n_queries * a->sums.padded * sizeof(float));
         memset(a->sums.means, 0, request->n_queries * sizeof(float));
         for (uint32_t q = 0; q < request->n_queries; q++) {
@@ -267,7 +268,8 @@ int cairn_landmark_attend(const struct cairn_landmark_request *request, const ui
         if (!positions)
                 add_all(a, cursor);
         for (uint32_t i = 0; positions && i < n_positions; i++) {
-                (void)cairn_cursor_seek(&cursor, positions[i]); // checked above
+                if (!cairn_cursor_seek(&cursor, positions[i]))
+                        return CAIRN_ENOENT;
                 add_row(a, &cursor);
         }
         turn(a);

@@ -85,14 +85,6 @@ bool cairn_row_from_raw(const struct cairn_kernels *kernels, const void *raw, ui
         return kernels->clean(ret_row, padded);
 }
 
-static uint16_t bf16_from_float(float x)
-{
-        uint32_t bits = cairn_bits_of(x);
-        if ((bits & 0x7fffffffu) > 0x7f800000u)
-                return (uint16_t)((bits >> 16) | 0x40u);
-        return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 static uint8_t e5m2_from_float(float x)
 {
         // Through a half rounded to odd, so that the second rounding sees what the first cut.
@@ -124,7 +116,7 @@ void cairn_row_to_raw(const struct cairn_kernels *kernels, const float *row, uin
                 break;
         case CAIRN_DTYPE_BF16:
                 for (uint32_t j = 0; j < dim; j++)
-                        halves[j] = bf16_from_float(row[j]);
+                        halves[j] = cairn_bf16_from_float(row[j]);
                 memcpy(bytes, halves, (size_t)dim * 2);
                 break;
         case CAIRN_DTYPE_F8E4M3:

@@ -5,8 +5,7 @@
 
 // ---- Rows of a piece ----
 
-static const float *reader_centre(struct cairn_row_reader *reader, const void *code_run,
-                                  uint32_t run)
+const float *cairn_row_centre(struct cairn_row_reader *reader, const void *code_run, uint32_t run)
 {
         if (reader->code_run != code_run || reader->run != run) {
                 cairn_centre_read(reader->layout, reader->kernels, code_run, run, reader->centre);
@@ -45,7 +44,8 @@ bool cairn_row_read_k(struct cairn_row_reader *reader, const struct cairn_landma
                                           (const uint8_t *)piece->k_raw + token * bytes,
                                           l->shape.dtype, l->shape.k_dim, padded, ret_row);
         }
-        const float *centre = reader_centre(reader, piece->code_run, token / l->shape.run_tokens);
+        const float *centre =
+            cairn_row_centre(reader, piece->code_run, token / l->shape.run_tokens);
         read_k_coded(l, reader->kernels, piece->code_run, token, centre, ret_row);
         return ret_row[0] == ret_row[0];
 }

@@ -70,6 +70,35 @@ BODY vf body_halves(const uint16_t *at)
         return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
 }
 
+BODY void body_put(vf x, float *at, const bool streamed)
+{
+        if (streamed)
+                _mm256_stream_ps(at, (__m256)x);
+        else
+                body_store(at, x);
+}
+
+BODY void put16(__m128i x, uint16_t *at, const bool streamed)
+{
+        if (streamed)
+                _mm_stream_si128((__m128i *)(void *)at, x);
+        else
+                _mm_storeu_si128((__m128i *)(void *)at, x);
+}
+
+// Rounding mode 0: to nearest, ties to even.
+BODY void body_put_halves(vf x, uint16_t *at, const bool streamed)
+{
+        put16(_mm256_cvtps_ph((__m256)x, 0), at, streamed);
+}
+
+BODY void body_put_low(vi x, uint16_t *at, const bool streamed)
+{
+        __m128i low = _mm256_castsi256_si128((__m256i)x);
+        __m128i high = _mm256_extracti128_si256((__m256i)x, 1);
+        put16(_mm_packus_epi32(low, high), at, streamed);
+}
+
 BODY uint32_t body_mask(const int32_t *keys, int32_t threshold)
 {
         __m256i limit = _mm256_set1_epi32(threshold);
@@ -378,6 +407,11 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
                               out_stride, next);
 }
 
+static void fence(void)
+{
+        _mm_sfence();
+}
+
 // Rounding mode 0: to nearest, ties to even.
 static void to_halves(const float *from, uint32_t n, uint16_t *ret_halves)
 {
@@ -393,5 +427,6 @@ const struct cairn_kernels cairn_kernels_avx2 = {
     .row_dots = row_dots,
     .value_sums = value_sums,
     .to_halves = to_halves,
+    .fence = fence,
     BODY_KERNELS,
 };

@@ -65,9 +65,11 @@ BODY vf body_from_int16(const int16_t *at)
 
 BODY vi body_from_int8(const int8_t *at)
 {
-        vb x;
-        memcpy(&x, at, sizeof x);
-        return __builtin_convertvector(x, vi);
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m256i halves[2] = {_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8))};
+        vi y; // no conversion of vectors: GCC takes bytes one by one
+        memcpy(&y, halves, sizeof y);
+        return y;
 }
 
 BODY void body_to_bytes(vi x, int8_t *at)
@@ -104,6 +106,40 @@ BODY vf body_halves(const uint16_t *at)
         return from_halves(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at)),
                            _mm256_cvtph_ps(
                                _mm_loadu_si128((const __m128i *)(const void *)(at + 8))));
+}
+
+// 32 bytes.
+ALWAYS void put_bytes(__m256i x, void *at, const bool streamed)
+{
+        if (streamed)
+                _mm256_stream_si256(at, x);
+        else
+                _mm256_storeu_si256(at, x);
+}
+
+BODY void body_put(vf x, float *at, const bool streamed)
+{
+        __m256i halves[2];
+        memcpy(halves, &x, sizeof halves);
+        put_bytes(halves[0], at, streamed);
+        put_bytes(halves[1], at + 8, streamed);
+}
+
+// Rounding mode 0: to nearest, ties to even.
+BODY void body_put_halves(vf x, uint16_t *at, const bool streamed)
+{
+        __m256 parts[2];
+        memcpy(parts, &x, sizeof parts);
+        put_bytes(_mm256_set_m128i(_mm256_cvtps_ph(parts[1], 0), _mm256_cvtps_ph(parts[0], 0)), at,
+                  streamed);
+}
+
+BODY void body_put_low(vi x, uint16_t *at, const bool streamed)
+{
+        __m256i parts[2];
+        memcpy(parts, &x, sizeof parts);
+        __m256i low = _mm256_packus_epi32(parts[0], parts[1]);
+        put_bytes(_mm256_permute4x64_epi64(low, 0xd8), at, streamed);
 }
 
 BODY uint32_t body_mask(const int32_t *keys, int32_t threshold)
@@ -369,6 +405,11 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
         }
 }
 
+static void fence(void)
+{
+        _mm_sfence();
+}
+
 // Rounding mode 0: to nearest, ties to even.
 static void to_halves(const float *from, uint32_t n, uint16_t *ret_halves)
 {
@@ -384,5 +425,6 @@ const struct cairn_kernels cairn_kernels_avx512 = {
     .row_dots = row_dots,
     .value_sums = value_sums,
     .to_halves = to_halves,
+    .fence = fence,
     BODY_KERNELS,
 };

@@ -14,6 +14,7 @@
 
 typedef float vf __attribute__((vector_size(LANES * 4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4)));
+typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
 typedef float vf_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));   // in memory
 typedef int32_t vi_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); // in memory
 typedef int16_t vs __attribute__((vector_size(LANES * 2)));
@@ -31,6 +32,10 @@ BODY void body_to_bytes(vi x, int8_t *at); // the low bytes of integers in -128.
 BODY uint32_t body_mask(const int32_t *keys,
                         int32_t threshold);         // bit i: keys[i] >= threshold, of 32
 BODY vf body_pick(const float table[16], vi index); // table[index[i]], indices below 16
+// Stores; streamed: past the caches, to an aligned place.
+BODY void body_put(vf x, float *at, const bool streamed);
+BODY void body_put_halves(vf x, uint16_t *at, const bool streamed); // to nearest even
+BODY void body_put_low(vi x, uint16_t *at, const bool streamed);    // of integers in 0..65535
 BODY vf body_swap(vf x, uint32_t h); // lane i gets lane i ^ h; h a constant below LANES
 
 enum {
@@ -228,6 +233,54 @@ static void body_from_int8_row(const int8_t *bytes, float scale, const float *ce
         }
 }
 
+BODY void body_put_bf16(vf x, uint16_t *at, const bool streamed)
+{
+        vu bits = (vu)x, rounded = bits + 0x7fff + (bits >> 16 & 1);
+        vi is_nan = x != x;
+        body_put_low((vi)((vu)body_blend(is_nan, (vi)(bits | 0x400000), (vi)rounded) >> 16), at,
+                     streamed);
+}
+
+BODY void body_decode_as(const int8_t *bytes, float scale, const float *centre, uint32_t n,
+                         const uint32_t dtype, const bool streamed, void *out)
+{
+        for (uint32_t j = 0; j < n; j += CAIRN_LANES) {
+                CAIRN_UNROLL
+                for (uint32_t p = 0; p < PARTS; p++) {
+                        uint32_t at = j + p * LANES;
+                        vf x = __builtin_convertvector(body_from_int8(bytes + at), vf) * scale;
+                        if (centre)
+                                x = x + body_load(centre + at);
+                        if (dtype == CAIRN_DTYPE_F32)
+                                body_put(x, (float *)out + at, streamed);
+                        else if (dtype == CAIRN_DTYPE_F16)
+                                body_put_halves(x, (uint16_t *)out + at, streamed);
+                        else
+                                body_put_bf16(x, (uint16_t *)out + at, streamed);
+                }
+        }
+}
+
+BODY void body_decode_to(const int8_t *bytes, float scale, const float *centre, uint32_t n,
+                         uint32_t dtype, const bool streamed, void *out)
+{
+        if (dtype == CAIRN_DTYPE_F32)
+                body_decode_as(bytes, scale, centre, n, CAIRN_DTYPE_F32, streamed, out);
+        else if (dtype == CAIRN_DTYPE_F16)
+                body_decode_as(bytes, scale, centre, n, CAIRN_DTYPE_F16, streamed, out);
+        else
+                body_decode_as(bytes, scale, centre, n, CAIRN_DTYPE_BF16, streamed, out);
+}
+
+static void body_decode(const int8_t *bytes, float scale, const float *centre, uint32_t n,
+                        uint32_t dtype, bool streamed, void *out)
+{
+        if (streamed)
+                body_decode_to(bytes, scale, centre, n, dtype, true, out);
+        else
+                body_decode_to(bytes, scale, centre, n, dtype, false, out);
+}
+
 static void body_add_squares(const float *row, uint32_t n, float *out)
 {
         for (uint32_t j = 0; j < n; j += LANES) {
@@ -253,29 +306,39 @@ static void body_axpy(const float *row, float weight, uint32_t n, float *out)
 }
 
 // The 16 columns at `first` of all rows for a constant number of queries; sums stay in registers.
-BODY void body_add_columns(const int8_t *const *rows, uint32_t n_rows, uint32_t first,
-                           const float *weights, uint32_t weight_stride, const uint32_t queries,
-                           float *out, uint32_t out_stride)
+BODY void body_add_columns(const int8_t *const *rows, size_t n_rows, size_t first,
+                           const float *weights, size_t weight_stride, const uint32_t queries,
+                           float *out, size_t out_stride)
 {
         vf sums[CAIRN_BATCH][PARTS];
+        const float *own[CAIRN_BATCH];
         CAIRN_UNROLL
-        for (uint32_t i = 0; i < queries * PARTS; i++)
-                sums[i / PARTS][i % PARTS] =
-                    body_load(out + (size_t)(i / PARTS) * out_stride + first + i % PARTS * LANES);
-        for (uint32_t i = 0; i < n_rows; i++) {
-                const int8_t *row = rows[i] + first;
+        for (uint32_t q = 0; q < queries; q++) {
+                own[q] = weights + q * weight_stride;
                 CAIRN_UNROLL
-                for (uint32_t p = 0; p < PARTS; p++) {
-                        vf x = __builtin_convertvector(body_from_int8(row + p * LANES), vf);
+                for (uint32_t p = 0; p < PARTS; p++)
+                        sums[q][p] = body_load(out + q * out_stride + first + p * LANES);
+        }
+        for (size_t i = 0; i < n_rows; i++) {
+                const int8_t *row = rows[i] + first;
+                vf x[PARTS];
+                CAIRN_UNROLL
+                for (uint32_t p = 0; p < PARTS; p++)
+                        x[p] = __builtin_convertvector(body_from_int8(row + p * LANES), vf);
+                CAIRN_UNROLL
+                for (uint32_t q = 0; q < queries; q++) {
+                        vf weight = body_all(own[q][i]);
                         CAIRN_UNROLL
-                        for (uint32_t q = 0; q < queries; q++)
-                                sums[q][p] = sums[q][p] + x * weights[q * weight_stride + i];
+                        for (uint32_t p = 0; p < PARTS; p++)
+                                sums[q][p] = sums[q][p] + x[p] * weight;
                 }
         }
         CAIRN_UNROLL
-        for (uint32_t i = 0; i < queries * PARTS; i++)
-                body_store(out + (size_t)(i / PARTS) * out_stride + first + i % PARTS * LANES,
-                           sums[i / PARTS][i % PARTS]);
+        for (uint32_t q = 0; q < queries; q++) {
+                CAIRN_UNROLL
+                for (uint32_t p = 0; p < PARTS; p++)
+                        body_store(out + q * out_stride + first + p * LANES, sums[q][p]);
+        }
 }
 
 static void body_add_rows(const int8_t *const *rows, uint32_t n_rows, uint32_t n,
@@ -480,13 +543,13 @@ static void body_byte_weights(const float *weights, const uint16_t *scales, uint
         *ret_unit = inverse > 0 ? 1.0f / inverse : 0;
 }
 
-#define BODY_KERNELS                                                                               \
-        .halves = body_halves_all, .finish = body_finish, .largest = body_largest,                 \
-        .exp_sum = body_exp_sum, .exp_weights = body_exp_weights, .rank_max = body_rank_max,       \
-        .rank_sum = body_rank_sum, .collect = body_collect, .centre = body_centre,                 \
-        .to_int8 = body_to_int8, .from_int8 = body_from_int8_row, .add_squares = body_add_squares, \
-        .dot = body_dot, .axpy = body_axpy, .add_rows = body_add_rows, .hadamard = body_hadamard,  \
-        .nearest = body_nearest, .multiply = body_multiply, .clean = body_clean,                   \
-        .byte_weights = body_byte_weights
+#define BODY_KERNELS                                                                         \
+        .halves = body_halves_all, .finish = body_finish, .largest = body_largest,           \
+        .exp_sum = body_exp_sum, .exp_weights = body_exp_weights, .rank_max = body_rank_max, \
+        .rank_sum = body_rank_sum, .collect = body_collect, .centre = body_centre,           \
+        .to_int8 = body_to_int8, .from_int8 = body_from_int8_row, .decode = body_decode,     \
+        .add_squares = body_add_squares, .dot = body_dot, .axpy = body_axpy,                 \
+        .add_rows = body_add_rows, .hadamard = body_hadamard, .nearest = body_nearest,       \
+        .multiply = body_multiply, .clean = body_clean, .byte_weights = body_byte_weights
 
 #endif

@@ -21,6 +21,24 @@ BODY vf body_halves(const uint16_t *at)
         return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(at)));
 }
 
+BODY void body_put(vf x, float *at, const bool streamed)
+{
+        (void)streamed; // left to the processor
+        body_store(at, x);
+}
+
+BODY void body_put_halves(vf x, uint16_t *at, const bool streamed)
+{
+        (void)streamed;
+        vst1_u16(at, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)x)));
+}
+
+BODY void body_put_low(vi x, uint16_t *at, const bool streamed)
+{
+        (void)streamed;
+        vst1_u16(at, vmovn_u32((uint32x4_t)x));
+}
+
 BODY vi body_blend(vi mask, vi a, vi b)
 {
         return (a & mask) | (b & ~mask);
@@ -200,6 +218,10 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
         }
 }
 
+static void fence(void)
+{
+}
+
 static void to_halves(const float *from, uint32_t n, uint16_t *ret_halves)
 {
         for (uint32_t i = 0; i < n; i += 4)
@@ -213,5 +235,6 @@ const struct cairn_kernels cairn_kernels_neon = {
     .row_dots = row_dots,
     .value_sums = value_sums,
     .to_halves = to_halves,
+    .fence = fence,
     BODY_KERNELS,
 };

@@ -180,6 +180,22 @@ static void from_int8(const int8_t *bytes, float scale, const float *centre_or_n
         }
 }
 
+static void decode(const int8_t *bytes, float scale, const float *centre_or_null, uint32_t n,
+                   uint32_t dtype, bool streamed, void *out)
+{
+        (void)streamed; // to the caches alone
+        float row[CAIRN_DIM_PADDED_MAX];
+        uint16_t *halves = out;
+        from_int8(bytes, scale, centre_or_null, n, dtype == CAIRN_DTYPE_F32 ? out : row);
+        for (uint32_t j = 0; dtype != CAIRN_DTYPE_F32 && j < n; j++)
+                halves[j] = dtype == CAIRN_DTYPE_F16 ? cairn_half_from_float(row[j])
+                                                     : cairn_bf16_from_float(row[j]);
+}
+
+static void fence(void)
+{
+}
+
 static void add_squares(const float *row, uint32_t n, float *out)
 {
         for (uint32_t j = 0; j < n; j++)
@@ -327,6 +343,8 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .centre = centre,
     .to_int8 = to_int8,
     .from_int8 = from_int8,
+    .decode = decode,
+    .fence = fence,
     .add_squares = add_squares,
     .dot = dot,
     .axpy = axpy,

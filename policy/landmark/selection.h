@@ -108,6 +108,7 @@ struct cairn_row_reader {
         uint32_t run;
         float centre[CAIRN_DIM_PADDED_MAX];
 };
+const float *cairn_row_centre(struct cairn_row_reader *reader, const void *code_run, uint32_t run);
 bool cairn_row_read_k(struct cairn_row_reader *reader, const struct cairn_landmark_piece *piece,
                       uint32_t token, float *ret_row);
 bool cairn_row_read_v(const struct cairn_landmark_layout *layout,

@@ -254,6 +254,33 @@ static inline void check_rows(const struct cairn_kernels *k, struct rng *rng)
         }
 }
 
+static inline void check_decode(const struct cairn_kernels *k, struct rng *rng)
+{
+        static const float scales[] = {0.9f, 3e-7f, 4e4f, 3e37f, NAN, 0};
+        static const uint32_t dtypes[] = {CAIRN_DTYPE_F32, CAIRN_DTYPE_F16, CAIRN_DTYPE_BF16};
+        for (uint32_t n = 16; n <= 576; n += 16) {
+                uint32_t dtype = dtypes[n / 16 % 3];
+                size_t bytes = (size_t)n * cairn_dtype_bytes(dtype);
+                int8_t *row = guarded(n);
+                float *centre = odd_floats(rng, n, n % 5 == 0);
+                float scale = scales[rng_below(rng, 6)];
+                uint8_t *a = guarded(bytes), *b = guarded(bytes);
+                fill_bytes(rng, row, n);
+                bool streamed = (uintptr_t)a % CAIRN_STREAM_ALIGN == 0;
+                k->decode(row, scale, n % 7 ? centre : NULL, n, dtype, streamed, a);
+                k->fence();
+                cairn_kernels_scalar.decode(row, scale, n % 7 ? centre : NULL, n, dtype, false, b);
+                if (dtype == CAIRN_DTYPE_F32)
+                        same_floats((float *)(void *)a, (float *)(void *)b, n, "decode");
+                else
+                        cr_assert_eq(memcmp(a, b, bytes), 0, "decode: dtype %u, n %u", dtype, n);
+                guarded_free(row, n);
+                guarded_free(centre, n * 4);
+                guarded_free(a, bytes);
+                guarded_free(b, bytes);
+        }
+}
+
 static inline void check_add_rows(const struct cairn_kernels *k, struct rng *rng)
 {
         for (uint32_t n = 16; n <= 576; n += n < 144 ? 16 : 80) {
