@@ -78,3 +78,32 @@ void cairn_audit_stopping(struct cairn_store *store)
                 cairn_audit_emit(store, &record);
         }
 }
+
+static void on_flushed(struct cairn_catalog_op *catalog_op, int status)
+{
+        struct cairn_op *op = CAIRN_CONTAINER(catalog_op, struct cairn_op, op);
+
+        op->store->ops_pending--;
+        cairn_op_ready(op, status);
+}
+
+void cairn_store_audit_flush(struct cairn_store *store, void (*on_status)(void *arg, int status),
+                             void *arg)
+{
+        struct cairn_op *op = cairn_op_reserved(store);
+
+        op->on_status = on_status;
+        op->arg = arg;
+        op->op.kind = CAIRN_CATALOG_NOTHING;
+        op->op.on_done = on_flushed;
+        store->ops_pending++;
+        cairn_catalog_submit(store->catalog, &op->op, false);
+}
+
+int cairn_store_audit_snapshot(const struct cairn_store *store,
+                               struct cairn_audit_snapshot *ret_snapshot)
+{
+        struct cairn_audit_log *log = cairn_catalog_audit_log(store->catalog);
+
+        return log ? cairn_audit_log_snapshot(log, ret_snapshot) : CAIRN_EUNSUPPORTED;
+}

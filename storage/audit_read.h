@@ -37,6 +37,7 @@ struct cairn_audit_search {
         struct cairn_audit_filter filter;
         bool newest_first;
         uint64_t cursor;
+        uint64_t records_max; // to look at in this call; 0: no bound
         bool (*on_record)(void *arg, const uint8_t *bytes);
         void *arg;
 };
@@ -52,13 +53,37 @@ struct cairn_audit_check {
         uint64_t continued;         // times that it went on without its catalog
         struct cairn_audit_end end; // the last record's
 };
-// Checks every record and that each follows the one before. on_bad (may be NULL): a place, in
-// words. `anchor` (may be NULL): what an operator noted of an earlier check, which the record
-// before anchor->count must fit. CAIRN_EIO, CAIRN_ENOMEM.
+// Checks every record and that each follows the one before, about a thousand a step. on_bad (may be
+// NULL): a place, in words. `anchor` (may be NULL): what an operator noted of an earlier check,
+// which the record before anchor->count must fit. Both and the snapshot are the caller's, until the
+// last step. CAIRN_EIO, CAIRN_ENOMEM.
+struct cairn_audit_checker {
+        struct cairn_audit_check result; // whole once it is done
+        const struct cairn_audit_snapshot *snapshot;
+        const struct cairn_audit_end *anchor;
+        void (*on_bad)(void *arg, uint64_t sequence, const char *text);
+        void *arg;
+        uint32_t file; // under way
+        uint64_t from; // in it
+        struct cairn_audit_end end;
+        uint64_t kept_from; // rotation took what is before
+        bool begun;
+};
+void cairn_audit_checker_init(struct cairn_audit_checker *check,
+                              const struct cairn_audit_snapshot *snapshot,
+                              const struct cairn_audit_end *anchor,
+                              void (*on_bad)(void *arg, uint64_t sequence, const char *text),
+                              void *arg);
+int cairn_audit_checker_step(struct cairn_audit_checker *check, bool *ret_done);
+// All steps at once.
 int cairn_audit_snapshot_verify(const struct cairn_audit_snapshot *snapshot,
                                 const struct cairn_audit_end *anchor,
                                 void (*on_bad)(void *arg, uint64_t sequence, const char *text),
                                 void *arg, struct cairn_audit_check *ret_check);
+
+// Records [at, at + count) of one file; *ret_count says how many there are. CAIRN_EIO.
+int cairn_audit_read_records(int fd, uint64_t at, uint64_t count, uint8_t *bytes,
+                             uint64_t *ret_count);
 
 // A directory that no daemon has, read alone: DIR/catalog.mdb and DIR/audit. CAIRN_EBUSY,
 // CAIRN_ENOENT, CAIRN_EIO, CAIRN_ENOMEM, with a sentence in ret_text (CAIRN_TEXT_BYTES_MAX).

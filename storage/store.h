@@ -307,9 +307,10 @@ void cairn_store_put_abort(struct cairn_store *store, struct cairn_put *put);
 
 // ---- removing ----
 
-// Durably forgets the block (CAIRN_ENOENT, CAIRN_OK). Holders keep what they pinned. A child may
-// outlive its parent here. `cause`: action, reason, request and connection of the audit's record,
-// the rest of which is the store's; copied; NULL: a delete that somebody asked for.
+// Durably forgets the block (CAIRN_OK, CAIRN_ENOENT; CAIRN_EHELD: under a legal hold). Holders keep
+// what they pinned. A child may outlive its parent here. `cause`: action, reason, request and
+// connection of the audit's record, the rest of which is the store's; copied; NULL: a delete that
+// somebody asked for.
 void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct cairn_key *key,
                         const struct cairn_audit_record *cause,
                         void (*on_deleted)(void *arg, int status), void *arg);
@@ -355,6 +356,14 @@ void cairn_store_tenant_info(const struct cairn_store *store, size_t index,
 // and sequence are the store's. Durable within about a second, and never in silence: what a flood
 // makes too many is counted in a record of its own. Removals of blocks leave theirs by themselves.
 void cairn_store_audit(struct cairn_store *store, const struct cairn_audit_record *record);
+// Calls back when all records so far are committed: a snapshot then has them.
+void cairn_store_audit_flush(struct cairn_store *store, void (*on_status)(void *arg, int status),
+                             void *arg);
+// What is committed, to search and check (storage/audit_read.h). Any thread; blocks for a while.
+// CAIRN_EUNSUPPORTED: there is no audit; CAIRN_EIO, CAIRN_ENOMEM.
+struct cairn_audit_snapshot;
+int cairn_store_audit_snapshot(const struct cairn_store *store,
+                               struct cairn_audit_snapshot *ret_snapshot);
 
 // ---- numbers ----
 
