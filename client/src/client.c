@@ -217,6 +217,7 @@ void cairn_client_turn(struct cairn_client *client, int64_t timeout_ms)
                 cairn_client_flush(client);
         if (client->socket_fd >= 0)
                 cairn_client_receive(client);
+        cairn_client_segments_sweep(client);
         if (client->slots_used > 0)
                 cairn_client_expire(client, cairn_client_now_ms());
 }

@@ -27,6 +27,8 @@ enum {
         CAIRN_CLIENT_INLINE_BYTES = 256 * 1024, // plain memory above this goes through an arena
         CAIRN_CLIENT_STAGING_BYTES = 32 << 20,  // its size, unless one block is larger
         CAIRN_CLIENT_ERROR_BYTES = CAIRN_TEXT_BYTES_MAX + 128,
+        // Of a reply that is not yet whole, and of the next.
+        CAIRN_CLIENT_DESCRIPTORS_MAX = 2 * CAIRN_VIEW_DESCRIPTORS_MAX,
 };
 
 struct cairn_arena {
@@ -90,6 +92,12 @@ union cairn_client_outputs {
                 uint8_t *blocks; // where an inline answer goes; NULL: it lies in an arena
                 void *const *blocks_at;
         } get;
+        struct {
+                size_t count;
+                uint64_t piece_bytes;
+                struct cairn_view *ret_views;
+                int *ret_statuses;
+        } views;
         struct {
                 struct cairn_context *ret_context;
                 uint32_t space;
@@ -171,6 +179,9 @@ struct cairn_client {
 
         struct cairn_frame_parser parser;
         uint8_t *receive_buffer;
+        int received[CAIRN_CLIENT_DESCRIPTORS_MAX]; // came with replies, not yet claimed. Owned
+        uint32_t received_count;
+        bool lost_track; // of them: the connection must end
         struct cairn_client_unsent *unsent_first;
         struct cairn_client_unsent *unsent_last;
         size_t unsent_bytes;
@@ -182,6 +193,7 @@ struct cairn_client {
         struct cairn_client_request *ended_first;
         struct cairn_client_request *ended_last;
 
+        struct cairn_segment *segments; // of the daemon's RAM tier, shown on this connection
         struct cairn_arena *arenas;
         struct cairn_arena *staging; // for plain memory of blocking calls
         struct cairn_arena *results; // for results that the caller gave no memory for
@@ -284,6 +296,21 @@ void cairn_client_keys_field(const struct cairn_key *keys, size_t count,
 int cairn_client_keys_check(struct cairn_client *client, size_t count);
 // CAIRN_ESTALE for a lease of an earlier connection.
 int cairn_client_lease_check(struct cairn_client *client, const struct cairn_lease *lease);
+
+// ---- get.c ----
+
+// Bytes that one key yields, or 0 with the error set.
+uint64_t cairn_client_piece_bytes(struct cairn_client *client, const struct cairn_get_args *args);
+
+// ---- view.c ----
+
+// Maps the segments that a reply shows, with the descriptors that came with it: for every reply to
+// a Get, in order. CAIRN_EPROTO, CAIRN_ENOMEM: the connection cannot go on.
+int cairn_client_segments_adopt(struct cairn_client *client, const Cairn__GetReply *reply);
+// Lets go of those that the daemon has given up, so that their memory can go.
+void cairn_client_segments_sweep(struct cairn_client *client);
+// The connection has ended: views of it are no longer valid, and are unmapped once released.
+void cairn_client_segments_drop(struct cairn_client *client);
 
 // ---- context.c ----
 

@@ -38,8 +38,7 @@ static int decode_get(struct cairn_client *client, struct cairn_client_request *
         return CAIRN_OK;
 }
 
-// Bytes that one key yields, or 0 with the error set.
-static uint64_t piece_bytes_of(struct cairn_client *client, const struct cairn_get_args *args)
+uint64_t cairn_client_piece_bytes(struct cairn_client *client, const struct cairn_get_args *args)
 {
         struct cairn_client_space *space = cairn_client_space_of(client, args->space);
         struct cairn_space plain;
@@ -214,7 +213,7 @@ static int get_blocking(struct cairn_client *client, const struct cairn_get_args
 int cairn_get(struct cairn_client *client, struct cairn_call *call,
               const struct cairn_get_args *args, int *ret_statuses)
 {
-        uint64_t piece = piece_bytes_of(client, args);
+        uint64_t piece = cairn_client_piece_bytes(client, args);
         struct slice slice = {.args = args};
         int status = piece > 0 ? check(client, args) : CAIRN_EINVAL;
 

@@ -84,6 +84,7 @@ void cairn_client_disconnect(struct cairn_client *client, int status, const char
                 client->socket_fd = -1;
         }
         drop_unsent(client);
+        cairn_client_segments_drop(client);
         cairn_frame_parser_finish(&client->parser);
         cairn_client_end_all(client, status, why);
 }
@@ -290,12 +291,63 @@ static void feed(struct cairn_client *client, const uint8_t *bytes, size_t size)
         }
 }
 
+// Keeps the descriptors of one message until a reply claims them. False: too many.
+static bool keep_descriptors(struct cairn_client *client, struct msghdr *message)
+{
+        bool all = !(message->msg_flags & MSG_CTRUNC);
+
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+                size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t i = 0; i < count; i++) {
+                        int fd;
+
+                        memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+                        if (client->received_count < CAIRN_CLIENT_DESCRIPTORS_MAX) {
+                                client->received[client->received_count++] = fd;
+                                continue;
+                        }
+                        (void)close(fd); // never written
+                        all = false;
+                }
+        }
+        return all;
+}
+
+static ssize_t receive_some(struct cairn_client *client, bool *ret_all)
+{
+        union {
+                struct cmsghdr header;
+                uint8_t room[CMSG_SPACE(CAIRN_VIEW_DESCRIPTORS_MAX * sizeof(int))];
+        } control;
+        struct iovec piece = {client->receive_buffer, CAIRN_CLIENT_RECEIVE_BYTES};
+        struct msghdr message = {.msg_iov = &piece,
+                                 .msg_iovlen = 1,
+                                 .msg_control = &control,
+                                 .msg_controllen = sizeof(control)};
+        ssize_t got = recvmsg(client->socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+        *ret_all = got <= 0 || message.msg_controllen == 0 || keep_descriptors(client, &message);
+        if (got > 0 && (message.msg_flags & MSG_CTRUNC))
+                *ret_all = false;
+        return got;
+}
+
 void cairn_client_receive(struct cairn_client *client)
 {
         while (client->socket_fd >= 0) {
-                ssize_t got = recv(client->socket_fd, client->receive_buffer,
-                                   CAIRN_CLIENT_RECEIVE_BYTES, MSG_DONTWAIT);
+                bool all;
+                ssize_t got = receive_some(client, &all);
 
+                if (!all) {
+                        cairn_client_disconnect(
+                            client, CAIRN_EBUSY,
+                            "descriptors that the daemon sent found no room; close some, or raise "
+                            "the limit (ulimit -n)");
+                        return;
+                }
                 if (got > 0) {
                         feed(client, client->receive_buffer, (size_t)got);
                         if (got < CAIRN_CLIENT_RECEIVE_BYTES)

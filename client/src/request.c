@@ -151,6 +151,16 @@ static void copy_text(char *ret_text, size_t size, const char *text)
         ret_text[i] = '\0';
 }
 
+// A reply whose descriptors cannot be taken leaves those after it without a meaning.
+static int adopt_segments(struct cairn_client *client, const Cairn__GetReply *reply)
+{
+        int status = cairn_client_segments_adopt(client, reply);
+
+        client->lost_track = client->lost_track || status != CAIRN_OK;
+        return status;
+}
+
+// request NULL: nobody waits for it, but what it shows may be named by later ones.
 static int take_reply(struct cairn_client *client, struct cairn_client_request *request,
                       const struct cairn_frame *frame, char *ret_text, size_t text_bytes)
 {
@@ -161,6 +171,9 @@ static int take_reply(struct cairn_client *client, struct cairn_client_request *
         cairn_codec_arena_init(&memory, CAIRN_DECODE_BYTES_MAX);
         status = cairn_codec_unpack(frame->header.kind, true, frame->header.status, frame->message,
                                     frame->header.message_bytes, &memory, &message);
+        if (status == CAIRN_OK && frame->header.status == CAIRN_OK &&
+            frame->header.kind == CAIRN_KIND_GET)
+                status = adopt_segments(client, message);
         if (status != CAIRN_OK && frame->header.status < 0) {
                 status = frame->header.status; // the daemon's own failure matters more
         } else if (status == CAIRN_OK && frame->header.status < 0) {
@@ -168,7 +181,7 @@ static int take_reply(struct cairn_client *client, struct cairn_client_request *
 
                 copy_text(ret_text, text_bytes, error->text);
                 status = frame->header.status;
-        } else if (status == CAIRN_OK) {
+        } else if (status == CAIRN_OK && request) {
                 status = request->decode(client, request, message, frame->payload,
                                          frame->header.payload_bytes);
         }
@@ -180,15 +193,22 @@ void cairn_client_on_frame(struct cairn_client *client, const struct cairn_frame
 {
         struct cairn_client_request *request = slot_of(client, frame->header.id);
         char text[CAIRN_CLIENT_ERROR_BYTES] = "";
-        int status;
+        int status = CAIRN_OK;
 
-        if (!request)
-                return; // given up at its deadline, or a refusal of bytes that were no request
-        if (frame->header.kind != request->kind || frame->header.status > 0)
-                status = CAIRN_EPROTO;
-        else
-                status = take_reply(client, request, frame, text, sizeof(text));
-        end(client, request, status < 0 ? status : CAIRN_OK, text);
+        if (!request) { // given up at its deadline, or a refusal of bytes that were no request
+                if (frame->header.kind == CAIRN_KIND_GET && client->received_count > 0)
+                        (void)take_reply(client, NULL, frame, text, sizeof(text));
+        } else {
+                if (frame->header.kind != request->kind || frame->header.status > 0)
+                        status = CAIRN_EPROTO;
+                else
+                        status = take_reply(client, request, frame, text, sizeof(text));
+                end(client, request, status < 0 ? status : CAIRN_OK, text);
+        }
+        if (client->lost_track)
+                cairn_client_disconnect(client, CAIRN_EDISCONNECTED,
+                                        "a reply's descriptors could not be taken; call again to "
+                                        "connect anew");
 }
 
 // ---- submission ----

@@ -79,6 +79,24 @@ static int get_round(struct cairn_bench_io *io, uint64_t flight, struct cairn_be
         return CAIRN_OK;
 }
 
+// The same by views, one batch after the other.
+static int view_round(struct cairn_bench_io *io, struct cairn_bench_tally *tally)
+{
+        for (uint64_t first = 0; first < io->count; first += io->batch) {
+                double begin_s = cairn_bench_now_s(), one_s;
+                int status = cairn_bench_io_view_batch(io, first);
+
+                if (status != CAIRN_OK)
+                        return status;
+                one_s = cairn_bench_now_s() - begin_s;
+                tally->ours_s += one_s;
+                if (tally->samples < CAIRN_BENCH_SAMPLES_MAX)
+                        io->samples[tally->samples++] = one_s;
+        }
+        tally->bytes += (double)(io->count * io->block_bytes);
+        return CAIRN_OK;
+}
+
 static int measure_get(struct cairn_bench_io *io, uint64_t flight, bool turns,
                        struct cairn_bench_tally *tally)
 {
@@ -87,7 +105,7 @@ static int measure_get(struct cairn_bench_io *io, uint64_t flight, bool turns,
         while (cairn_bench_now_s() < end_s) {
                 double own_s = cairn_bench_cpu_s();
                 double cpu_s = cairn_bench_daemon_cpu_s(&io->daemon);
-                int status = get_round(io, flight, tally);
+                int status = io->view ? view_round(io, tally) : get_round(io, flight, tally);
 
                 if (status != CAIRN_OK)
                         return status;
@@ -103,6 +121,7 @@ static int measure_get(struct cairn_bench_io *io, uint64_t flight, bool turns,
 static int check_get(struct cairn_bench_io *io)
 {
         uint64_t bytes = io->count * io->block_bytes;
+        uint64_t sum = cairn_bench_io_read(io->blocks, bytes);
         int status = CAIRN_OK;
 
         memcpy(io->copy, io->blocks, bytes);
@@ -111,6 +130,13 @@ static int check_get(struct cairn_bench_io *io)
                 status = get_batch(io, first, NULL);
         if (status == CAIRN_OK && memcmp(io->copy, io->blocks, bytes) != 0) {
                 fprintf(stderr, "cairn-bench: get returned other bytes than were put\n");
+                return CAIRN_ECORRUPT;
+        }
+        for (uint64_t first = 0; first < io->count && status == CAIRN_OK && io->view;
+             first += io->batch)
+                status = cairn_bench_io_view_batch(io, first);
+        if (status == CAIRN_OK && io->view && io->sum != sum) {
+                fprintf(stderr, "cairn-bench: views show other bytes than were put\n");
                 return CAIRN_ECORRUPT;
         }
         return status;
@@ -138,7 +164,8 @@ static int run_get(struct cairn_bench_io *io, uint64_t flight, bool nvme, const 
                    struct cairn_bench_report *report)
 {
         struct cairn_bench_tally tally = {0};
-        const char *baseline = "memcpy of the same batches";
+        const char *baseline =
+            io->view ? "reads of the same bytes in a local buffer" : "memcpy of the same batches";
         char flags[96];
         double read_before;
         int status = cairn_bench_io_put_all(io, nvme ? CAIRN_PUT_ACK_DISK : CAIRN_PUT_ACK_MEMORY);
@@ -158,8 +185,9 @@ static int run_get(struct cairn_bench_io *io, uint64_t flight, bool nvme, const 
         }
         if (status != CAIRN_OK)
                 return cairn_bench_io_fail(io, "get", status);
-        (void)snprintf(flags, sizeof(flags), ", \"tier\": \"%s\", \"flight\": %llu",
-                       nvme ? "nvme" : "ram", (unsigned long long)flight);
+        (void)snprintf(flags, sizeof(flags), ", \"tier\": \"%s\", \"flight\": %llu%s",
+                       nvme ? "nvme" : "ram", (unsigned long long)flight,
+                       io->view ? ", \"view\": true" : "");
         cairn_bench_io_report(io, &tally,
                               io->redis ? "redis-server, hiredis, pipelined GETs" : baseline, flags,
                               report);
@@ -185,6 +213,10 @@ int cairn_bench_get(int argc, char **argv, struct cairn_bench_report *ret_report
             (versus && !is(versus, "fio") && !is(versus, "redis"))) {
                 fprintf(stderr, "cairn-bench: get: --tier ram or nvme, --vs fio or redis, "
                                 "--flight 1 to 16, please\n");
+                return -1;
+        }
+        if (cairn_bench_flag_set(argc, argv, "view") && (nvme || versus || flight > 1)) {
+                fprintf(stderr, "cairn-bench: get: --view goes with --tier ram alone\n");
                 return -1;
         }
         // From NVMe: a RAM tier of an eighth of the blocks, so that hardly any is found there.

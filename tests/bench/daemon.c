@@ -43,7 +43,8 @@ static void run_daemon(const struct cairn_bench_daemon *daemon)
         if (!freopen(log, "w", stderr))
                 _exit(126);
         execl(daemon->program, daemon->program, "--socket", daemon->socket, "--data_dir", data,
-              "--ram_bytes", ram, "--nvme_bytes", nvme, (char *)NULL);
+              "--ram_bytes", ram, "--nvme_bytes", nvme,
+              daemon->views ? "--views=yes" : "--views=no", (char *)NULL);
         fprintf(stderr, "%s: %s\n", daemon->program, strerror(errno));
         _exit(127);
 }
@@ -106,7 +107,9 @@ int cairn_bench_daemon_start(int argc, char **argv, uint64_t ram_bytes, uint64_t
         char beside[4096];
         int status;
 
-        *daemon = (struct cairn_bench_daemon){.ram_bytes = ram_bytes, .nvme_bytes = nvme_bytes};
+        *daemon = (struct cairn_bench_daemon){.ram_bytes = ram_bytes,
+                                              .nvme_bytes = nvme_bytes,
+                                              .views = cairn_bench_flag_set(argc, argv, "view")};
         if (running) {
                 status = connect_to(daemon, running);
         } else {

@@ -14,12 +14,14 @@ struct cairn_bench_daemon {
         pid_t pid; // 0: not ours
         uint64_t ram_bytes;
         uint64_t nvme_bytes;
+        bool views; // it serves them
         char program[4096];
         char folder[64];
         char socket[128];
 };
 
-// From --socket, or starts one with ram_bytes and nvme_bytes. -1 after saying what was wrong.
+// From --socket, or starts one with ram_bytes and nvme_bytes, with views if --view is set. -1 after
+// saying what was wrong.
 int cairn_bench_daemon_start(int argc, char **argv, uint64_t ram_bytes, uint64_t nvme_bytes,
                              struct cairn_bench_daemon *ret_daemon);
 // Ends the private one as SIGTERM does and starts it anew on the same directory; the client is

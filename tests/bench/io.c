@@ -67,6 +67,7 @@ void cairn_bench_io_finish(struct cairn_bench_io *io)
         cairn_bench_redis_stop(io->redis);
         cairn_bench_daemon_stop(&io->daemon);
         free(io->copy);
+        free(io->views);
         free(io->keys);
         free(io->samples);
 }
@@ -94,8 +95,10 @@ int cairn_bench_io_begin(int argc, char **argv, uint64_t total_bytes, uint64_t r
         total = io->count * io->block_bytes;
         io->copy = malloc(total);
         io->keys = calloc(io->count, sizeof(*io->keys));
+        io->views = calloc(io->batch, sizeof(*io->views));
+        io->view = cairn_bench_flag_set(argc, argv, "view");
         io->samples = calloc(CAIRN_BENCH_SAMPLES_MAX, sizeof(*io->samples));
-        if (!io->copy || !io->keys || !io->samples ||
+        if (!io->copy || !io->keys || !io->views || !io->samples ||
             cairn_bench_daemon_start(argc, argv, ram_bytes ? ram_bytes : 4 * total + (256u << 20),
                                      nvme_bytes, &io->daemon) != 0) {
                 cairn_bench_io_finish(io);
@@ -144,6 +147,50 @@ int cairn_bench_io_put_all(struct cairn_bench_io *io, uint32_t ack)
         return status;
 }
 
+uint64_t cairn_bench_io_read(const void *bytes, uint64_t size)
+{
+        const uint64_t *words = bytes;
+        uint64_t sums[8] = {0};
+
+        for (uint64_t i = 0; i + 8 <= size / 8; i += 8)
+                for (int j = 0; j < 8; j++)
+                        sums[j] += words[i + j];
+        return sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
+}
+
+int cairn_bench_io_view_batch(struct cairn_bench_io *io, uint64_t first)
+{
+        uint64_t count = cairn_bench_io_batch_count(io, first);
+        struct cairn_client *client = io->daemon.client;
+        struct cairn_get_args args = {.space = io->space, .keys = io->keys + first, .count = count};
+        size_t found = 0;
+        int status =
+            cairn_lookup(client, NULL, io->space, args.keys, count, 60 * 1000, &found, &args.lease);
+
+        if (status == CAIRN_OK)
+                status = found < count ? CAIRN_ENOENT
+                                       : cairn_get_views(client, NULL, &args, io->views, NULL);
+        if (status != CAIRN_OK)
+                return status;
+        for (uint64_t i = 0; i < count; i++) {
+                io->sum += cairn_bench_io_read(io->views[i].bytes, io->views[i].size_bytes);
+                if (!cairn_view_valid(&io->views[i]))
+                        status = CAIRN_ESTALE;
+                cairn_view_release(&io->views[i]);
+        }
+        return status == CAIRN_OK ? cairn_release(client, NULL, &args.lease) : status;
+}
+
+static double read_batch_s(struct cairn_bench_io *io, uint64_t first)
+{
+        uint64_t bytes = cairn_bench_io_batch_count(io, first) * io->block_bytes;
+        double begin_s = cairn_bench_now_s();
+
+        io->sum += cairn_bench_io_read(io->copy + first * io->block_bytes, bytes);
+        __asm__ volatile("" ::"r"(&io->sum) : "memory");
+        return cairn_bench_now_s() - begin_s;
+}
+
 // One memcpy of a batch, with its checksums if asked, timed.
 static double copy_batch_s(struct cairn_bench_io *io, uint64_t first)
 {
@@ -171,7 +218,8 @@ int cairn_bench_io_baseline(struct cairn_bench_io *io, struct cairn_bench_tally 
                 double one_s = io->redis
                                    ? cairn_bench_redis_get_s(io->redis, first,
                                                              cairn_bench_io_batch_count(io, first))
-                                   : copy_batch_s(io, first);
+                               : io->view ? read_batch_s(io, first)
+                                          : copy_batch_s(io, first);
 
                 if (one_s < 0)
                         return -1;

@@ -28,7 +28,10 @@ struct cairn_bench_io {
         uint64_t count;
         uint64_t batch;
         double seconds;
-        bool checksum; // the baseline's copies are checksummed too
+        bool checksum;            // the baseline's copies are checksummed too
+        bool view;                // blocks are read in place, and the baseline reads its copy
+        struct cairn_view *views; // of a batch
+        uint64_t sum;             // of all that was read so, ours and the baseline's
 };
 
 // What was measured: ours beside as many bytes of the baseline.
@@ -57,6 +60,10 @@ int cairn_bench_io_put_batch(struct cairn_bench_io *io, uint64_t first, uint32_t
 int cairn_bench_io_put_all(struct cairn_bench_io *io, uint32_t ack);
 // The baseline's part of a round.
 int cairn_bench_io_baseline(struct cairn_bench_io *io, struct cairn_bench_tally *tally);
+// One batch by views: leased, read whole, found to be valid, released.
+int cairn_bench_io_view_batch(struct cairn_bench_io *io, uint64_t first);
+// Reads memory as fast as one thread can; the sum of its u64s.
+uint64_t cairn_bench_io_read(const void *bytes, uint64_t size);
 void cairn_bench_io_report(struct cairn_bench_io *io, const struct cairn_bench_tally *tally,
                            const char *baseline, const char *flags,
                            struct cairn_bench_report *report);

@@ -75,12 +75,13 @@ static const struct cairn_bench_case cases[] = {
      "  --vs fio         its writes with a fdatasync a batch instead\n" DAEMON_FLAGS,
      cairn_bench_put},
     {"get",
-     "GB/s into an arena, every byte checked once, against memcpy\n"
+     "GB/s into an arena, against memcpy\n"
      "  --tier WORD      ram or nvme, cold (default ram)\n"
      "  --block SIZE     of a block (default 1MiB)\n"
      "  --blocks N       that take turns (default: 128 MiB of them, of NVMe 1 GiB)\n"
      "  --batch N        blocks a request (default 32)\n"
      "  --flight N       requests under way (default 1)\n"
+     "  --view           read in place, against reads of a local copy\n"
      "  --vs WORD        fio: its reads at the same depth instead; redis: redis-server by "
      "hiredis\n" DAEMON_FLAGS,
      cairn_bench_get},
