@@ -133,6 +133,7 @@ void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
             cairn_block_closes_circle(store, block))
                 cairn_block_child_remove(store, block);
         child_ram_set(store, block, raw_ready(block));
+        cairn_legal_published(store, block);
         cairn_block_refresh(store, block);
 }
 
@@ -148,6 +149,7 @@ void cairn_block_load(struct cairn_store *store, struct cairn_block *block)
 void cairn_block_unpublish(struct cairn_store *store, struct cairn_block *block)
 {
         assert(cairn_block_is(block, CAIRN_BLOCK_VISIBLE));
+        cairn_legal_unpublished(store, block);
         cairn_block_child_remove(store, block);
         cairn_table_remove(&store->table, block);
         struct cairn_block *ghost = NULL;
@@ -268,7 +270,8 @@ static bool part_key(const struct cairn_block *block, uint32_t part, uint64_t *r
         if (!cairn_block_is(block, CAIRN_BLOCK_STORED)) {
                 if (part != 0 || !cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY) ||
                     !cairn_block_is(block, CAIRN_BLOCK_VISIBLE) || block->holds > 0 ||
-                    block->refs > 0 || block->children > 0)
+                    block->refs > 0 || block->children > 0 ||
+                    cairn_block_is(block, CAIRN_BLOCK_LEGAL))
                         return false;
                 class = CAIRN_KEY_LAST_COPY;
         }
@@ -303,7 +306,7 @@ void cairn_block_refresh(struct cairn_store *store, struct cairn_block *block)
         bool idle = block->holds == 0 && block->refs == 0;
         // Out of memory, it stays out of the heap until the next change.
         if (visible && idle && block->children == 0 && cairn_block_is(block, CAIRN_BLOCK_STORED) &&
-            !cairn_block_is(block, CAIRN_BLOCK_DIRTY))
+            !cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_LEGAL))
                 (void)cairn_heap_set(&space->heap, &block->heap, block->used);
         else
                 cairn_heap_remove(&space->heap, &block->heap);

@@ -19,7 +19,8 @@ size_t cairn_store_hold_prefix(struct cairn_store *store, uint32_t space,
                 struct cairn_block *block = cairn_table_search_next(&search);
                 if (!block || !cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
                         break;
-                if (block->expires_ms != 0 && cairn_store_now(store) >= block->expires_ms)
+                if (block->expires_ms != 0 && cairn_store_now(store) >= block->expires_ms &&
+                    !cairn_block_is(block, CAIRN_BLOCK_LEGAL))
                         break;
                 block->holds++;
                 ret_tiers[found] = (uint8_t)cairn_block_tier(block);

@@ -286,6 +286,7 @@ static void free_ranges(struct cairn_store *store)
 static void free_work(struct cairn_store *store)
 {
         cairn_notes_finish(store);
+        cairn_legal_finish(store);
         free_links(store->all_puts, offsetof(struct cairn_put, link));
         free_links(store->all_ops, offsetof(struct cairn_op, link));
         free_links(store->loads, offsetof(struct cairn_load, link));

@@ -72,7 +72,8 @@ static struct cairn_block *visible_at(struct cairn_store *store, uint16_t space,
         struct cairn_block *block = cairn_table_find(&store->table, space, key);
         if (!block || !cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
                 return NULL;
-        if (block->expires_ms == 0 || cairn_store_now(store) < block->expires_ms)
+        if (block->expires_ms == 0 || cairn_store_now(store) < block->expires_ms ||
+            cairn_block_is(block, CAIRN_BLOCK_LEGAL))
                 return block;
         store->stats.deleted++;
         struct cairn_audit_record record;
@@ -130,8 +131,8 @@ void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct 
         struct cairn_op *op = cairn_op_reserved(store);
         op->on_status = on_deleted;
         op->arg = arg;
-        if (!block) {
-                cairn_op_ready(op, CAIRN_ENOENT);
+        if (!block || cairn_block_is(block, CAIRN_BLOCK_LEGAL)) {
+                cairn_op_ready(op, block ? CAIRN_EHELD : CAIRN_ENOENT);
                 return;
         }
         store->stats.deleted++;

@@ -367,6 +367,8 @@ int cairn_recover(struct cairn_store *store, char *ret_text)
                 status = cairn_rebuild_blocks(store);
         if (status == CAIRN_OK)
                 link_blocks(store);
+        if (status == CAIRN_OK)
+                cairn_legal_load(store);
         free(recovery.by_number);
         free(recovery.header);
         store->stats.corrupt_blocks += bad_blocks;

@@ -53,6 +53,7 @@ enum cairn_block_flag {
         CAIRN_BLOCK_CHILD_RAM = 1 << 8, // counted in its parent's children_ram
         CAIRN_BLOCK_BAD_SLOT = 1 << 9,  // its slot is not to be used again
         CAIRN_BLOCK_LIVE = 1 << 10,     // the entry is in use
+        CAIRN_BLOCK_LEGAL = 1 << 11,    // under a legal hold: is not evicted, does not expire
 };
 
 // An entry. One million of them are to fit in 160 MB with the table's index. Look-ups and holds
@@ -353,6 +354,12 @@ struct cairn_space_state *cairn_space_by_fingerprint(const struct cairn_store *s
 int cairn_space_add(struct cairn_store *store, const struct cairn_catalog_space *record,
                     struct cairn_space_state **ret_space);
 void cairn_spaces_finish(struct cairn_store *store);
+
+// legal.c
+void cairn_legal_load(struct cairn_store *store); // once all blocks are there
+void cairn_legal_published(struct cairn_store *store, struct cairn_block *block);
+void cairn_legal_unpublished(struct cairn_store *store, struct cairn_block *block);
+void cairn_legal_finish(struct cairn_store *store);
 
 // tenant.c
 struct cairn_tenant *cairn_tenant_find(const struct cairn_store *store, uint32_t tenant);
