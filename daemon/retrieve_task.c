@@ -382,10 +382,7 @@ int cairn_retrieve_task_answer(struct cairn_retrieve_task *task)
         if (r->shape.rest)
                 write_rest(task);
         if (r->shape.attend) {
-                status = cairn_landmark_attend(&task->request, result->positions, result->n_chosen,
-                                               task->bench.policy, &partial);
-                if (status != CAIRN_OK)
-                        return status;
+                cairn_landmark_attend_chosen(task->selection, task->bench.policy, &partial);
                 write_partial(r, &task->place, partial.lse, partial.out, r->layout.part_lse,
                               r->layout.part_out);
         }

@@ -249,6 +249,11 @@ int cairn_landmark_attend(const struct cairn_landmark_request *request, const ui
                           uint32_t n_positions, void *scratch,
                           struct cairn_landmark_partial *ret_partial);
 
+// The same over the rows that a selection chose, after finish, by its re-rank scores: keys are not
+// read again. Scratch as for attend.
+void cairn_landmark_attend_chosen(const struct cairn_landmark_selection *selection, void *scratch,
+                                  struct cairn_landmark_partial *ret_partial);
+
 // into = into merged with part: softmax over the union. Zeros and -inf are neutral.
 void cairn_landmark_partial_merge(struct cairn_landmark_partial *into,
                                   const struct cairn_landmark_partial *part, uint32_t n_queries,

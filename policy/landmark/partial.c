@@ -39,12 +39,14 @@ struct accumulator {
 
 struct chunk {
         struct cairn_cursor rows[CHUNK];
+        uint32_t candidates[CHUNK]; // of the selection, where there is one
         uint32_t n;
 };
 
 // Rows are collected a chunk ahead of the sums, so that they can be prefetched.
 struct attend {
         const struct cairn_landmark_request *request;
+        const struct cairn_landmark_selection *selection; // whose scores serve, or NULL
         struct cairn_landmark_layout layout;
         const struct cairn_kernels *kernels;
         struct cairn_query query;
@@ -107,7 +109,12 @@ static void set_means(struct attend *a, const struct cairn_cursor *row)
 static void chunk_scores(struct attend *a, const struct chunk *chunk)
 {
         const struct cairn_landmark_layout *l = &a->layout;
-        for (uint32_t i = 0; i < chunk->n; i++) {
+        const struct cairn_landmark_selection *s = a->selection;
+        for (uint32_t q = 0; s && q < a->query.n; q++)
+                for (uint32_t i = 0; i < chunk->n; i++)
+                        a->sums.scores[q * CHUNK + i] =
+                            s->candidate_scores[(size_t)q * s->stride + chunk->candidates[i]];
+        for (uint32_t i = 0; !s && i < chunk->n; i++) {
                 const struct cairn_cursor *row = &chunk->rows[i];
                 cairn_prefetch_v(l, piece_of(a, row), row->token);
                 set_means(a, row);
@@ -172,6 +179,10 @@ static void add_coded(struct attend *a, const struct chunk *chunk, const struct 
                 uint32_t end = first + CHUNK_PART;
                 for (uint32_t i = first; i < end && i < next->n; i++) {
                         const struct cairn_cursor *row = &next->rows[i];
+                        if (a->selection) {
+                                cairn_prefetch_v(l, piece_of(a, row), row->token);
+                                continue;
+                        }
                         cairn_prefetch_k(l, piece_of(a, row), row->token);
                         cairn_prefetch_centre(l, piece_of(a, row), row->token);
                 }
@@ -219,9 +230,10 @@ static void turn(struct attend *a)
         a->filling = 1 - a->filling;
 }
 
-static void add_row(struct attend *a, const struct cairn_cursor *row)
+static void add_row(struct attend *a, const struct cairn_cursor *row, uint32_t candidate)
 {
         struct chunk *chunk = &a->chunks[a->filling];
+        chunk->candidates[chunk->n] = candidate;
         chunk->rows[chunk->n++] = *row;
         if (chunk->n == CHUNK)
                 turn(a);
@@ -239,42 +251,36 @@ static void add_all(struct attend *a, struct cairn_cursor cursor)
                         for (; at < from; at++) {
                                 cursor.token = at - first;
                                 if (cairn_is_present(r, at))
-                                        add_row(a, &cursor);
+                                        add_row(a, &cursor, 0);
                         }
                 }
         }
 }
 
-int cairn_landmark_attend(const struct cairn_landmark_request *request, const uint32_t *positions,
-                          uint32_t n_positions, void *scratch,
-                          struct cairn_landmark_partial *ret_partial)
+static struct attend *begin(const struct cairn_landmark_request *request, void *scratch)
 {
         struct attend *a = scratch;
-        struct cairn_cursor cursor = {.pieces = request->pieces, .n_pieces = request->n_pieces};
-        uint32_t v_dim = request->layout->shape.v_dim;
         (void)attend_carve(a, request, scratch);
         a->request = request;
+        a->selection = NULL;
         a->kernels = cairn_kernels_chosen();
         a->chunks[0].n = a->chunks[1].n = a->filling = 0;
         a->run_of = NULL;
-        cairn_query_prepare(a->kernels, &a->layout, request->queries, request->scale, NULL,
-                            &a->query);
         memset(a->sums.out, 0, (size_t)request->n_queries * a->sums.padded * sizeof(float));
         memset(a->sums.means, 0, request->n_queries * sizeof(float));
         for (uint32_t q = 0; q < request->n_queries; q++) {
                 a->sums.max[q] = -INFINITY;
                 a->sums.sum[q] = 0;
         }
-        if (!positions)
-                add_all(a, cursor);
-        for (uint32_t i = 0; positions && i < n_positions; i++) {
-                if (!cairn_cursor_seek(&cursor, positions[i]))
-                        return CAIRN_ENOENT;
-                add_row(a, &cursor);
-        }
+        return a;
+}
+
+static void finish(struct attend *a, struct cairn_landmark_partial *ret_partial)
+{
+        uint32_t v_dim = a->layout.shape.v_dim;
         turn(a);
         turn(a);
-        for (uint32_t q = 0; q < request->n_queries; q++) {
+        for (uint32_t q = 0; q < a->query.n; q++) {
                 bool any = a->sums.max[q] > -INFINITY;
                 float sum = a->sums.sum[q], unit = any ? 1.0f / sum : 0;
                 ret_partial->lse[q] =
@@ -283,5 +289,38 @@ int cairn_landmark_attend(const struct cairn_landmark_request *request, const ui
                         ret_partial->out[(size_t)q * v_dim + j] =
                             a->sums.out[q * a->sums.padded + j] * unit;
         }
+}
+
+int cairn_landmark_attend(const struct cairn_landmark_request *request, const uint32_t *positions,
+                          uint32_t n_positions, void *scratch,
+                          struct cairn_landmark_partial *ret_partial)
+{
+        struct attend *a = begin(request, scratch);
+        struct cairn_cursor cursor = {.pieces = request->pieces, .n_pieces = request->n_pieces};
+        cairn_query_prepare(a->kernels, &a->layout, request->queries, request->scale, NULL,
+                            &a->query);
+        if (!positions)
+                add_all(a, cursor);
+        for (uint32_t i = 0; positions && i < n_positions; i++) {
+                if (!cairn_cursor_seek(&cursor, positions[i]))
+                        return CAIRN_ENOENT;
+                add_row(a, &cursor, 0);
+        }
+        finish(a, ret_partial);
         return CAIRN_OK;
+}
+
+void cairn_landmark_attend_chosen(const struct cairn_landmark_selection *selection, void *scratch,
+                                  struct cairn_landmark_partial *ret_partial)
+{
+        const struct cairn_landmark_selection *s = selection;
+        struct attend *a = begin(s->request, scratch);
+        a->selection = s;
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                uint32_t p = s->candidate_pieces[i];
+                struct cairn_cursor row = {.piece = p, .token = s->candidates[i] - s->slot_base[p]};
+                if (s->chosen[i])
+                        add_row(a, &row, i);
+        }
+        finish(a, ret_partial);
 }

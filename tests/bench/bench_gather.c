@@ -38,14 +38,59 @@ static double gather_rows(const struct cairn_bench_keys *s, const uint32_t *posi
         return cairn_bench_now_s() - start;
 }
 
-// Attention over the same rows, by all queries of the group.
-static double attend_rows(const struct cairn_bench_keys *s, const uint32_t *positions,
-                          void *scratch, struct cairn_landmark_partial *partial)
+// Selections whose chosen rows are gathered, one a context, made before the clock starts.
+struct selections {
+        struct cairn_landmark_request *requests;
+        struct cairn_landmark_selection **made;
+        uint8_t *scratch;
+};
+
+static void selections_init(struct selections *all, const struct cairn_bench_keys *s,
+                            uint32_t *positions)
+{
+        struct cairn_landmark_request first = cairn_bench_keys_request(s, 0);
+        size_t bytes = (cairn_landmark_select_scratch_bytes(&first) + 63) / 64 * 64;
+        float *floats = cairn_bench_allocate(((size_t)s->k + 2 * s->queries) * sizeof(float));
+        struct cairn_landmark_result result = {.positions = positions,
+                                               .scores = floats,
+                                               .lse_chosen = floats + s->k,
+                                               .lse_all = floats + s->k + s->queries};
+        all->scratch = cairn_bench_allocate(bytes * s->contexts);
+        all->requests = cairn_bench_allocate(s->contexts * sizeof *all->requests);
+        all->made = cairn_bench_allocate(s->contexts * sizeof(all->made[0]));
+        for (uint32_t c = 0; c < s->contexts; c++) {
+                struct cairn_landmark_request *r = &all->requests[c];
+                *r = cairn_bench_keys_request(s, c);
+                if (cairn_landmark_select_begin(r, all->scratch + c * bytes, bytes,
+                                                &all->made[c]) != CAIRN_OK)
+                        abort();
+                cairn_landmark_select_scan(all->made[c], 0, r->n_pieces);
+                cairn_landmark_select_weigh(all->made[c]);
+                cairn_landmark_select_rank(all->made[c], 0, r->n_pieces);
+                cairn_landmark_select_finish(all->made[c], &result);
+        }
+        free(floats);
+}
+
+static void selections_finish(struct selections *all)
+{
+        free(all->scratch);
+        free(all->requests);
+        free(all->made);
+}
+
+// Attention over the same rows, by all queries of the group: by the selection's scores, as after a
+// select, or by the rows' keys.
+static double attend_rows(const struct cairn_bench_keys *s, const struct selections *all,
+                          const uint32_t *positions, void *scratch,
+                          struct cairn_landmark_partial *partial)
 {
         double start = cairn_bench_now_s();
         for (uint32_t c = 0; c < s->contexts; c++) {
-                struct cairn_landmark_request r = cairn_bench_keys_request(s, c);
-                if (cairn_landmark_attend(&r, positions, s->k, scratch, partial) != CAIRN_OK)
+                if (!positions)
+                        cairn_landmark_attend_chosen(all->made[c], scratch, partial);
+                else if (cairn_landmark_attend(&all->requests[c], positions, s->k, scratch,
+                                               partial) != CAIRN_OK)
                         abort();
         }
         return cairn_bench_now_s() - start;
@@ -55,6 +100,8 @@ int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_rep
 {
         struct cairn_bench_keys s;
         double ours[CAIRN_BENCH_ROUNDS], copies[CAIRN_BENCH_ROUNDS], attends[CAIRN_BENCH_ROUNDS];
+        double by_keys[CAIRN_BENCH_ROUNDS];
+        struct selections all;
         uint32_t dtype =
             cairn_bench_flag_set(argc, argv, "f16") ? CAIRN_DTYPE_F16 : CAIRN_DTYPE_F32;
         if (cairn_bench_keys_init(&s, argc, argv, (size_t)128 << 20) < 0)
@@ -63,8 +110,7 @@ int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_rep
         uint32_t *positions = cairn_bench_allocate(s.k * sizeof *positions);
         uint8_t *to = cairn_bench_allocate((size_t)s.k * s.layout.shape.k_dim * 8 + 4096);
         memset(to, 0, (size_t)s.k * s.layout.shape.k_dim * 8);
-        for (uint32_t i = 0; i < s.k; i++)
-                positions[i] = (uint32_t)(((double)i + cairn_bench_uniform()) / s.k * s.tokens);
+        selections_init(&all, &s, positions);
         struct cairn_landmark_request request = cairn_bench_keys_request(&s, 0);
         void *scratch = cairn_bench_allocate(cairn_landmark_attend_scratch_bytes(&request));
         struct cairn_landmark_partial partial = {
@@ -73,7 +119,8 @@ int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_rep
         for (int i = 0; i < CAIRN_BENCH_ROUNDS; i++) {
                 copies[i] = copy_rows(&s, positions, to);
                 ours[i] = gather_rows(&s, positions, dtype, to);
-                attends[i] = attend_rows(&s, positions, scratch, &partial);
+                attends[i] = attend_rows(&s, &all, NULL, scratch, &partial);
+                by_keys[i] = attend_rows(&s, &all, positions, scratch, &partial);
         }
         double rows = (double)s.contexts * s.k;
         double our = cairn_bench_quantile(ours, CAIRN_BENCH_ROUNDS, 0.5);
@@ -88,6 +135,9 @@ int cairn_bench_gather(int argc, char **argv, struct cairn_bench_report *ret_rep
         double attend = cairn_bench_quantile(attends, CAIRN_BENCH_ROUNDS, 0.5);
         cairn_bench_extra(ret_report, "attend_ns_per_row", attend / rows * 1e9);
         cairn_bench_extra(ret_report, "attend_to_gather", attend / our);
+        double keys = cairn_bench_quantile(by_keys, CAIRN_BENCH_ROUNDS, 0.5);
+        cairn_bench_extra(ret_report, "attend_by_keys_ns_per_row", keys / rows * 1e9);
+        selections_finish(&all);
         free(scratch);
         free(partial.out);
         free(partial.lse);

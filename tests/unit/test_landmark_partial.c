@@ -120,6 +120,50 @@ Test(landmark_partial, attends_all_rows)
         }
 }
 
+// Attend over the rows of a selection, by the scores it has, equals Attend over their positions: to
+// the bit, whatever the codecs, the budget and the order of heads.
+Test(landmark_partial, attends_the_chosen_by_their_scores)
+{
+        struct rng rng = rng_start("attends_the_chosen_by_their_scores");
+        for (uint32_t round = 0; round < 24; round++) {
+                struct cairn_landmark_shape shape =
+                    shape_of(round % 3 ? 128 : 80, round % 4 ? 96 : 0);
+                shape.k_codec = round % 5 == 4   ? CAIRN_ROW_RAW
+                                : round % 5 == 3 ? CAIRN_ROW_Q4
+                                                 : CAIRN_ROW_Q8;
+                shape.v_codec = round % 7 == 6   ? CAIRN_ROW_RAW
+                                : round % 7 == 5 ? CAIRN_ROW_Q4
+                                                 : CAIRN_ROW_Q8;
+                struct context c;
+                context_alloc(&c, &shape, 300 + rng_below(&rng, 900));
+                context_fill(&c, &rng, 1);
+                context_encode(&c, round % 2);
+                float queries[QUERIES * 128];
+                random_queries(&rng, queries, QUERIES * shape.k_dim);
+                struct cairn_landmark_request r =
+                    request_of(&c, queries, round == 0 ? 0 : 1 + rng_below(&rng, 400));
+                r.budget = round % 3 == 1 ? CAIRN_LANDMARK_MASS : CAIRN_LANDMARK_COUNT;
+                r.target = 0.6f;
+                struct answer a;
+                struct part by_scores, by_positions;
+                part_init(&by_scores);
+                part_init(&by_positions);
+                cr_assert_eq(answer_select(&r, &a), CAIRN_OK);
+                void *scratch =
+                    aligned_alloc(64, (cairn_landmark_attend_scratch_bytes(&r) + 127) / 64 * 64);
+                cairn_landmark_attend_chosen(a.selection, scratch, &by_scores.p);
+                attend(&r, a.result.positions, a.result.n_chosen, &by_positions);
+                cr_assert_eq(memcmp(by_scores.lse, by_positions.lse, sizeof by_scores.lse), 0);
+                cr_assert_eq(memcmp(by_scores.out, by_positions.out, sizeof by_scores.out), 0,
+                             "round %u", round);
+                for (uint32_t q = 0; q < QUERIES && a.result.n_chosen; q++)
+                        cr_assert_float_eq(by_scores.lse[q], a.result.lse_chosen[q], 1e-5);
+                free(scratch);
+                answer_free(&a);
+                context_free(&c);
+        }
+}
+
 // Chosen, excluded and left-out rows merged are the whole; a position in no piece is an error.
 Test(landmark_partial, parts_merge_to_the_whole)
 {
