@@ -70,10 +70,10 @@ static void on_sample(void *arg, const struct cairn_sample *sample)
 {
         struct page *page = arg;
 
-        if (page->last_name != sample->name)
+        if (!page->last_name || strcmp(page->last_name, sample->name) != 0)
                 (void)fprintf(page->to, "# HELP %s %s\n# TYPE %s %s\n", sample->name, sample->help,
                               sample->name, sample->type);
-        page->last_name = sample->name; // names are constants, and come in runs
+        page->last_name = sample->name; // a constant; names come in runs
         (void)fprintf(page->to, "%s%s%s%s%s %.17g\n", sample->name, sample->suffix,
                       sample->labels[0] ? "{" : "", sample->labels, sample->labels[0] ? "}" : "",
                       sample->value);

@@ -51,6 +51,7 @@ struct cairn_retrieve {
         struct cairn_result_layout layout;
         struct cairn_bulk queries;
         struct cairn_bulk held_lse; // base NULL: not told
+        struct cairn_mass *mass;    // the daemon's: what selections hold
         struct cairn_result_memory result;
         uint64_t tasks;
         uint64_t tasks_next;

@@ -122,6 +122,7 @@ static void write_choice(const struct cairn_retrieve *r, const struct cairn_retr
                 float pair[2] = {result->lse_chosen[g], result->lse_all[g]};
 
                 write_at(r, r->layout.lse, (place->query + g) * sizeof(pair), pair, sizeof(pair));
+                cairn_mass_add(r->mass, pair[0], pair[1]);
         }
         write_at(r, r->layout.mass_error, place->query * sizeof(float), result->mass_error,
                  r->group * sizeof(float));

@@ -80,6 +80,8 @@ static void finish(struct get_op *op)
         cairn_stats_add_blocks(op->request->server->counters.get_blocks,
                                &op->request->server->counters.get_bytes, op->statuses, op->count,
                                op->item_bytes);
+        cairn_stats_get_missed(op->request->server, op->entry->id, op->keys, op->statuses,
+                               op->count);
         op->payload = NULL;
         reply.statuses = op->statuses;
         reply.n_statuses = op->count;

@@ -119,6 +119,7 @@ void cairn_serve_retrieve(struct cairn_request *request)
                 return;
         }
         r->request = request;
+        r->mass = &request->server->counters.mass;
         if (!cairn_retrieve_plan(r))
                 return;
         if (cairn_retrieve_is_wide(r)) {

@@ -8,10 +8,11 @@
 
 #include "daemon/clock.h"
 #include "daemon/server.h"
+#include "daemon/stats_walk.h"
 #include "proto/status.h"
 
 enum {
-        LABEL_BYTES = 512 // a model's name, every byte of it escaped
+        LABEL_BYTES = 96
 };
 
 // ---- where numbers lie ----
@@ -68,6 +69,8 @@ static const struct number own_numbers[] = {
     COUNTER(OWN, rows_fetched, "cairn_rows_fetched_total", "Rows gathered for workers."),
     COUNTER(OWN, lookup_tokens, "cairn_lookup_tokens_total",
             "Tokens of blocks found by lookups: prefill that need not be computed again."),
+    COUNTER(OWN, saved_bytes, "cairn_prefill_saved_bytes_total",
+            "Bytes of K and V in blocks found by lookups: what prefill need not make again."),
     COUNTER(OWN, get_bytes, "cairn_get_bytes_total", "Bytes of blocks given to workers."),
     COUNTER(OWN, put_bytes, "cairn_put_bytes_total", "Bytes of blocks taken from workers."),
 };
@@ -80,6 +83,9 @@ static const struct number store_numbers[] = {
     GAUGE(STORE, pins, "cairn_pins", "Parts of blocks pinned in RAM."),
     GAUGE(STORE, io_inflight, "cairn_io_inflight", "Reads and writes in flight on the disk."),
     GAUGE(STORE, waiting_puts, "cairn_puts_waiting", "Puts that wait for room in RAM."),
+    GAUGE(STORE, writes_queued, "cairn_writes_queued", "Blocks that wait to be written to NVMe."),
+    GAUGE(STORE, commits_pending, "cairn_commits_pending",
+          "Blocks written, whose commit to the catalog is under way."),
     GAUGE(STORE, nvme_free_bytes, "cairn_nvme_free_bytes", "Free slots in allocated slabs."),
     GAUGE(STORE, recovered_blocks, "cairn_blocks_recovered", "Blocks found at the start."),
     GAUGE(STORE, recovered_orphans, "cairn_orphans_recovered",
@@ -106,13 +112,8 @@ static const struct number store_numbers[] = {
 
 // ---- visiting ----
 
-struct walk {
-        cairn_stats_visitor visit;
-        void *arg;
-};
-
-static void give(const struct walk *walk, const char *name, const char *type, const char *help,
-                 const char *labels, double value)
+void cairn_stats_give(const struct cairn_stats_walk *walk, const char *name, const char *type,
+                      const char *help, const char *labels, double value)
 {
         struct cairn_sample sample = {.name = name,
                                       .type = type,
@@ -124,18 +125,19 @@ static void give(const struct walk *walk, const char *name, const char *type, co
         walk->visit(walk->arg, &sample);
 }
 
-static void give_numbers(const struct walk *walk, const struct number *numbers, size_t count,
-                         const void *base)
+static void give_numbers(const struct cairn_stats_walk *walk, const struct number *numbers,
+                         size_t count, const void *base)
 {
         for (size_t i = 0; i < count; i++) {
                 uint64_t value;
 
                 memcpy(&value, (const uint8_t *)base + numbers[i].offset, sizeof(value));
-                give(walk, numbers[i].name, numbers[i].type, numbers[i].help, "", (double)value);
+                cairn_stats_give(walk, numbers[i].name, numbers[i].type, numbers[i].help, "",
+                                 (double)value);
         }
 }
 
-static void give_tiers(const struct walk *walk, const struct cairn_store_stats *s)
+static void give_tiers(const struct cairn_stats_walk *walk, const struct cairn_store_stats *s)
 {
         static const char ram[] = "tier=\"ram\"";
         static const char nvme[] = "tier=\"nvme\"";
@@ -156,29 +158,31 @@ static void give_tiers(const struct walk *walk, const struct cairn_store_stats *
         };
 
         for (size_t i = 0; i < COUNT(pairs); i++) {
-                give(walk, pairs[i].name, pairs[i].type, pairs[i].help, ram, (double)pairs[i].ram);
-                give(walk, pairs[i].name, pairs[i].type, pairs[i].help, nvme,
-                     (double)pairs[i].nvme);
+                cairn_stats_give(walk, pairs[i].name, pairs[i].type, pairs[i].help, ram,
+                                 (double)pairs[i].ram);
+                cairn_stats_give(walk, pairs[i].name, pairs[i].type, pairs[i].help, nvme,
+                                 (double)pairs[i].nvme);
         }
 }
 
-static void give_flags(const struct walk *walk, const struct cairn_server *server,
+static void give_flags(const struct cairn_stats_walk *walk, const struct cairn_server *server,
                        const struct cairn_store_stats *s)
 {
-        give(walk, "cairn_device_uring", "gauge", "1 if blocks are read and written by io_uring.",
-             "", s->device_uring);
-        give(walk, "cairn_device_direct", "gauge", "1 if O_DIRECT is in use.", "",
-             s->device_direct);
-        give(walk, "cairn_nvme_failed", "gauge",
-             "1 if the data directory cannot be written: RAM alone serves.", "", s->nvme_failed);
-        give(walk, "cairn_scorer_pending", "gauge", "Work that waits for a scorer.", "",
-             cairn_scorer_pending(server->scorer));
-        give(walk, "cairn_scorer_threads", "gauge", "Scorer threads.", "",
-             cairn_scorer_threads(server->scorer));
-        give(walk, "cairn_draining", "gauge", "1 once the daemon is stopping.", "",
-             server->state >= CAIRN_SERVER_DRAINING);
-        give(walk, "cairn_uptime_seconds", "gauge", "Time since the start.", "",
-             (double)((cairn_clock_ms() - server->started_ms) / 1000));
+        cairn_stats_give(walk, "cairn_device_uring", "gauge",
+                         "1 if blocks are read and written by io_uring.", "", s->device_uring);
+        cairn_stats_give(walk, "cairn_device_direct", "gauge", "1 if O_DIRECT is in use.", "",
+                         s->device_direct);
+        cairn_stats_give(walk, "cairn_nvme_failed", "gauge",
+                         "1 if the data directory cannot be written: RAM alone serves.", "",
+                         s->nvme_failed);
+        cairn_stats_give(walk, "cairn_scorer_pending", "gauge", "Work that waits for a scorer.", "",
+                         cairn_scorer_pending(server->scorer));
+        cairn_stats_give(walk, "cairn_scorer_threads", "gauge", "Scorer threads.", "",
+                         cairn_scorer_threads(server->scorer));
+        cairn_stats_give(walk, "cairn_draining", "gauge", "1 once the daemon is stopping.", "",
+                         server->state >= CAIRN_SERVER_DRAINING);
+        cairn_stats_give(walk, "cairn_uptime_seconds", "gauge", "Time since the start.", "",
+                         (double)((cairn_clock_ms() - server->started_ms) / 1000));
 }
 
 // ---- blocks asked for ----
@@ -190,7 +194,7 @@ static const char *tier_name(size_t tier)
         return names[tier];
 }
 
-static void give_outcomes(const struct walk *walk, const char *name, const char *help,
+static void give_outcomes(const struct cairn_stats_walk *walk, const char *name, const char *help,
                           const uint64_t blocks[CAIRN_STATUS_COUNT])
 {
         char labels[LABEL_BYTES];
@@ -199,19 +203,20 @@ static void give_outcomes(const struct walk *walk, const char *name, const char 
                 if (blocks[status] == 0 && status != 0)
                         continue; // most never happen
                 (void)snprintf(labels, sizeof(labels), "status=\"%s\"", cairn_status_name(-status));
-                give(walk, name, "counter", help, labels, (double)blocks[status]);
+                cairn_stats_give(walk, name, "counter", help, labels, (double)blocks[status]);
         }
 }
 
-static void give_blocks(const struct walk *walk, const struct cairn_counters *c)
+static void give_blocks(const struct cairn_stats_walk *walk, const struct cairn_counters *c)
 {
         char labels[LABEL_BYTES];
 
         for (size_t tier = 0; tier < CAIRN_TIERS_COUNT; tier++) {
                 (void)snprintf(labels, sizeof(labels), "tier=\"%s\"", tier_name(tier));
-                give(walk, "cairn_lookup_blocks_total", "counter",
-                     "Blocks asked for by lookups, by the tier that had them; none: a miss.",
-                     labels, (double)c->lookup_blocks[tier]);
+                cairn_stats_give(
+                    walk, "cairn_lookup_blocks_total", "counter",
+                    "Blocks asked for by lookups, by the tier that had them; none: a miss.", labels,
+                    (double)c->lookup_blocks[tier]);
         }
         give_outcomes(walk, "cairn_get_blocks_total",
                       "Blocks asked for by Get, by the status answered.", c->get_blocks);
@@ -221,7 +226,7 @@ static void give_blocks(const struct walk *walk, const struct cairn_counters *c)
 
 // ---- requests by kind ----
 
-static void give_kinds(const struct walk *walk, const char *name, const char *help,
+static void give_kinds(const struct cairn_stats_walk *walk, const char *name, const char *help,
                        const uint64_t *values)
 {
         char labels[LABEL_BYTES];
@@ -230,7 +235,7 @@ static void give_kinds(const struct walk *walk, const char *name, const char *he
                 if (!cairn_kind_known(kind))
                         continue;
                 (void)snprintf(labels, sizeof(labels), "kind=\"%s\"", cairn_kind_name(kind));
-                give(walk, name, "counter", help, labels, (double)values[kind]);
+                cairn_stats_give(walk, name, "counter", help, labels, (double)values[kind]);
         }
 }
 
@@ -266,7 +271,7 @@ void cairn_stats_add_blocks(uint64_t blocks[CAIRN_STATUS_COUNT], uint64_t *bytes
         }
 }
 
-static void give_latency(const struct walk *walk, uint32_t kind,
+static void give_latency(const struct cairn_stats_walk *walk, uint32_t kind,
                          const struct cairn_latency *latency)
 {
         char labels[LABEL_BYTES];
@@ -297,61 +302,16 @@ static void give_latency(const struct walk *walk, uint32_t kind,
         walk->visit(walk->arg, &sample);
 }
 
-// ---- spaces ----
-
-// Backslash, quote and line feed are escaped; other control bytes become '?'.
-static void escape(const char *text, char *ret_text, size_t size)
-{
-        size_t at = 0;
-
-        for (; *text != '\0' && at + 3 < size; text++) {
-                if (*text == '\\' || *text == '"')
-                        ret_text[at++] = '\\';
-                ret_text[at++] = (unsigned char)*text < ' ' ? '?' : *text;
-        }
-        ret_text[at] = '\0';
-}
-
-static void give_space_numbers(const struct walk *walk, const struct cairn_server *server,
-                               const char *name, const char *help, size_t offset)
-{
-        for (size_t i = 0; i < cairn_store_spaces_count(server->store); i++) {
-                struct cairn_store_space_info info;
-                const struct cairn_space_entry *entry;
-                char model[2 * CAIRN_NAME_BYTES_MAX + 4];
-                char labels[LABEL_BYTES];
-                uint64_t value;
-
-                cairn_store_space_info(server->store, i, &info);
-                entry = cairn_space_table_find(&server->spaces, info.id);
-                escape(entry ? entry->space.model : "?", model, sizeof(model));
-                (void)snprintf(labels, sizeof(labels), "space=\"%u\",model=\"%s\"", info.id, model);
-                memcpy(&value, (const uint8_t *)&info + offset, sizeof(value));
-                give(walk, name, "gauge", help, labels, (double)value);
-        }
-}
-
-static void give_spaces(const struct walk *walk, const struct cairn_server *server)
-{
-        give_space_numbers(walk, server, "cairn_space_blocks", "Blocks of a space.",
-                           offsetof(struct cairn_store_space_info, blocks));
-        give_space_numbers(walk, server, "cairn_space_ram_bytes", "RAM that a space's blocks use.",
-                           offsetof(struct cairn_store_space_info, ram_bytes));
-        give_space_numbers(walk, server, "cairn_space_nvme_bytes",
-                           "NVMe that a space's blocks use.",
-                           offsetof(struct cairn_store_space_info, nvme_bytes));
-}
-
 void cairn_stats_visit(const struct cairn_server *server, bool spaces, cairn_stats_visitor visit,
                        void *arg)
 {
-        struct walk walk = {visit, arg};
+        struct cairn_stats_walk walk = {visit, arg};
         const struct cairn_counters *c = &server->counters;
         struct cairn_store_stats stats;
 
         cairn_store_stats(server->store, &stats);
-        give(&walk, "cairn_build_info", "gauge", "1; the version is in the label.",
-             "version=\"" CAIRN_VERSION "\"", 1);
+        cairn_stats_give(&walk, "cairn_build_info", "gauge", "1; the version is in the label.",
+                         "version=\"" CAIRN_VERSION "\"", 1);
         give_numbers(&walk, own_numbers, COUNT(own_numbers), c);
         give_numbers(&walk, store_numbers, COUNT(store_numbers), &stats);
         give_tiers(&walk, &stats);
@@ -363,6 +323,10 @@ void cairn_stats_visit(const struct cairn_server *server, bool spaces, cairn_sta
         for (uint32_t kind = 0; kind < CAIRN_KIND_COUNT; kind++)
                 if (c->latency[kind].count > 0)
                         give_latency(&walk, kind, &c->latency[kind]);
-        if (spaces)
-                give_spaces(&walk, server);
+        cairn_stats_give_misses(&walk, c);
+        cairn_stats_give_mass(&walk, &c->mass);
+        if (spaces) {
+                cairn_stats_give_spaces(&walk, server);
+                cairn_stats_give_tenants(&walk, server);
+        }
 }

@@ -3,6 +3,7 @@
 #ifndef CAIRN_STATS_H
 #define CAIRN_STATS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,33 @@ struct cairn_latency {
         uint64_t buckets[CAIRN_LATENCY_BUCKETS]; // not cumulative
         uint64_t sum_ns;
         uint64_t count;
+};
+
+// Why a block that was asked for was not given.
+enum cairn_miss {
+        CAIRN_MISS_ABSENT, // never put, or forgotten why it left
+        CAIRN_MISS_PREFIX, // looked up behind one that was missing
+        CAIRN_MISS_EVICTED,
+        CAIRN_MISS_QUOTA,
+        CAIRN_MISS_EXPIRED,
+        CAIRN_MISS_DELETED,
+        CAIRN_MISS_CORRUPT,
+        CAIRN_MISS_DEVICE,
+        CAIRN_MISS_MEMORY,
+        CAIRN_MISS_DEADLINE,
+        CAIRN_MISS_OTHER,
+        CAIRN_MISS_COUNT
+};
+
+enum {
+        CAIRN_MASS_BUCKETS = 10 // of which the last has no bound below 1
+};
+
+// The share of attention mass that selections hold, an observation a query head and step. Filled by
+// scorers.
+struct cairn_mass {
+        _Atomic uint64_t buckets[CAIRN_MASS_BUCKETS]; // not cumulative
+        _Atomic uint64_t sum_ppb;                     // in billionths
 };
 
 // Gauges are back at their start when nobody is connected; counters only grow.
@@ -54,7 +82,11 @@ struct cairn_counters {
         uint64_t rows_fetched;
         uint64_t lookup_blocks[CAIRN_TIERS_COUNT]; // asked for, by the tier that had them
         uint64_t lookup_tokens;                    // in the blocks found
-        uint64_t get_blocks[CAIRN_STATUS_COUNT];   // by the status answered, negated
+        uint64_t saved_bytes;                      // K and V of these
+        uint64_t lookup_misses[CAIRN_MISS_COUNT];
+        uint64_t get_misses[CAIRN_MISS_COUNT];
+        struct cairn_mass mass;
+        uint64_t get_blocks[CAIRN_STATUS_COUNT]; // by the status answered, negated
         uint64_t put_blocks[CAIRN_STATUS_COUNT];
         uint64_t get_bytes; // of blocks answered with CAIRN_OK
         uint64_t put_bytes;
@@ -83,5 +115,16 @@ void cairn_stats_add_blocks(uint64_t blocks[CAIRN_STATUS_COUNT], uint64_t *bytes
                             const int32_t *statuses, size_t count, uint64_t bytes);
 // Upper bound of a bucket in seconds; INFINITY for the last.
 double cairn_latency_bound(size_t bucket);
+
+// stats_miss.c. Keys of a lookup from the first that was not found on; of a Get, those without
+// CAIRN_OK.
+struct cairn_key;
+void cairn_stats_lookup_missed(struct cairn_server *server, uint32_t space,
+                               const struct cairn_key *keys, size_t count);
+void cairn_stats_get_missed(struct cairn_server *server, uint32_t space,
+                            const struct cairn_key *keys, const int32_t *statuses, size_t count);
+// One observation, by its log-sum-exps. Any thread.
+void cairn_mass_add(struct cairn_mass *mass, float lse_chosen, float lse_all);
+double cairn_mass_bound(size_t bucket); // of a bucket; INFINITY for the last
 
 #endif

@@ -365,6 +365,9 @@ void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, st
         if (!op)
                 op = cairn_op_reserved(store);
         cairn_block_unpublish(store, block);
+        if (record)
+                cairn_gone_note(&store->gone, cairn_block_space(store, block)->id, &block->key,
+                                record->reason);
         if (record && cairn_block_is(block, CAIRN_BLOCK_RECORD))
                 op->op.audit = *record;
         else if (record)

@@ -69,3 +69,9 @@ size_t cairn_store_list_blocks(const struct cairn_store *store, const struct cai
         *cursor = id < entries ? id : 0;
         return count;
 }
+
+enum cairn_audit_reason cairn_store_gone(const struct cairn_store *store, uint32_t space,
+                                         const struct cairn_key *key)
+{
+        return cairn_gone_reason(store->gone, space, key);
+}

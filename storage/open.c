@@ -331,6 +331,7 @@ void cairn_store_abandon(struct cairn_store *store)
                 cairn_heap_finish(&store->ram_heap[i]);
         cairn_ram_destroy(store->ram);
         cairn_table_finish(&store->table);
+        cairn_gone_destroy(store->gone);
         if (store->device && store->device_owned)
                 store->device->ops->destroy(store->device);
         close_descriptor(store->epoll_fd);

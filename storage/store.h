@@ -237,6 +237,9 @@ struct cairn_store_list {
         uint8_t key[CAIRN_KEY_BYTES]; // key_bytes of it: what keys begin with
         uint32_t key_bytes;
 };
+// Why a block that is not there left, as far as that is remembered (for numbers); 0: unknown.
+enum cairn_audit_reason cairn_store_gone(const struct cairn_store *store, uint32_t space,
+                                         const struct cairn_key *key);
 void cairn_store_block_info(const struct cairn_store *store, const struct cairn_block *block,
                             struct cairn_store_block_info *ret_info);
 // Visible blocks from *cursor (0: the first) on, at most `max` of them, having looked at no more
@@ -399,6 +402,8 @@ struct cairn_store_stats {
         uint64_t recovered_blocks; // found at start
         uint64_t recovered_orphans;
         uint64_t waiting_puts;
+        uint64_t writes_queued;   // blocks that wait to be written
+        uint64_t commits_pending; // written blocks whose commit is under way
         bool device_uring;
         bool device_direct;
         bool nvme_failed; // read-only or gone: RAM only, and an alarm

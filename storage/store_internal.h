@@ -17,6 +17,7 @@
 #include "storage/buffer.h"
 #include "storage/catalog.h"
 #include "storage/device.h"
+#include "storage/gone.h"
 #include "storage/heap.h"
 #include "storage/ram.h"
 #include "storage/store.h"
@@ -326,6 +327,7 @@ struct cairn_store {
         uint64_t drain_deadline_ms;
 
         struct cairn_store_stats stats;
+        struct cairn_gone *gone;
 };
 
 // Options of tests: a device of their own, a catalog that runs inside poll, a fixed seed of the

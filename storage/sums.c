@@ -13,6 +13,8 @@ void cairn_store_stats(const struct cairn_store *store, struct cairn_store_stats
         ret_stats->io_inflight = store->io_pending;
         ret_stats->commits = cairn_catalog_commits(store->catalog);
         ret_stats->waiting_puts = store->wait_count;
+        ret_stats->writes_queued = store->writes_queued;
+        ret_stats->commits_pending = store->commits_inflight;
         ret_stats->device_uring = store->device->uring;
         ret_stats->device_direct = store->device->direct;
 }

@@ -81,12 +81,20 @@ class Dashboard(unittest.TestCase):
         wait_for("Prometheus to scrape", up)
         with daemon.connect() as c:
             space = c.open_space(Space.opaque(4096))
+            searched = Space(dtype=F32, layers=1, kv_heads=1)
+            number = c.open_space(searched)
+            block = block_key(searched, None, range(16))
+            c.put(number, [block], b"".join(struct.pack("<f", n % 7 - 3) for n in range(searched.bytes() // 4)))
+            context = c.call(OPEN_CONTEXT, message({1: number, 2: block})).get(1)
+            queries = struct.pack("<f", 0.5) * searched.k_dim
             for i in range(12):  # some seconds of traffic of every sort
                 keys = [key("monitoring", i, j) for j in range(4)]
                 c.put(space, keys, pattern(4 * 4096, i))
                 c.lookup(space, keys + [key("absent", i)])
                 c.get(space, keys)
-                c.call(RETRIEVE)
+                c.get(space, [key("absent", i)])
+                reply = c.call(RETRIEVE, message({1: [context], 2: [0], 3: 1, 4: 1, 5: region(0, 0, len(queries)), 7: message({1: 4})}), queries)
+                self.assertEqual(reply.status, OK, reply.text)
                 time.sleep(0.5)
         empty = []
         for title, expr in dashboard_queries():

@@ -1,0 +1,24 @@
+// The walk over all numbers, shared by the files that have some. Private to stats*.c.
+#ifndef CAIRN_STATS_WALK_H
+#define CAIRN_STATS_WALK_H
+
+#include "daemon/stats.h"
+
+struct cairn_stats_walk {
+        cairn_stats_visitor visit;
+        void *arg;
+};
+
+void cairn_stats_give(const struct cairn_stats_walk *walk, const char *name, const char *type,
+                      const char *help, const char *labels, double value);
+
+// stats_miss.c
+void cairn_stats_give_misses(const struct cairn_stats_walk *walk, const struct cairn_counters *c);
+void cairn_stats_give_mass(const struct cairn_stats_walk *walk, const struct cairn_mass *mass);
+// stats_owner.c: by space and by tenant
+void cairn_stats_give_spaces(const struct cairn_stats_walk *walk,
+                             const struct cairn_server *server);
+void cairn_stats_give_tenants(const struct cairn_stats_walk *walk,
+                              const struct cairn_server *server);
+
+#endif
