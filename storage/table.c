@@ -18,6 +18,8 @@ enum {
         INDEX_MIN = 1024,
         ID_BITS_MIN = 16,
         REHASH_AHEAD = 16,
+        GUESS_SLOTS = 4,
+        LINE_SLOTS = 16,
 };
 #define INDEX_MAX  (1u << 30)
 #define PAGE_BYTES ((size_t)2 << 20)
@@ -63,26 +65,36 @@ static size_t index_bytes(const struct cairn_table *table)
 
 // ---- hash and slots ----
 
+static uint64_t word_of(const struct cairn_key *key, int index)
+{
+        uint64_t word;
+        memcpy(&word, key->bytes + 8 * index, sizeof(word));
+        return word;
+}
+
+// The product's halves, folded: every bit of the factors reaches every bit.
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+        unsigned __int128 product = (unsigned __int128)a * b;
+        return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
 static uint64_t hash_of(const struct cairn_table *table, uint16_t space,
                         const struct cairn_key *key)
 {
-        uint64_t words[4];
-        memcpy(words, key->bytes, sizeof(words));
-        uint64_t hash = table->seed ^ space;
-        for (int i = 0; i < 4; i++) {
-                hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ull;
-                hash ^= hash >> 32;
-        }
-        return hash;
+        uint64_t seed = table->seed ^ space;
+        uint64_t left = mix(word_of(key, 0) ^ 0x9e3779b97f4a7c15ull, word_of(key, 1) ^ seed);
+        uint64_t right = mix(word_of(key, 2) ^ 0xd1b54a32d192ed03ull, word_of(key, 3) ^ ~seed);
+        return mix(left ^ 0x8cb92ba72f3d8dd7ull, right ^ seed);
 }
 
 static bool same_key(const struct cairn_block *block, uint16_t space, const struct cairn_key *key)
 {
-        uint64_t a[4], b[4];
-        memcpy(a, block->key.bytes, sizeof(a));
-        memcpy(b, key->bytes, sizeof(b));
-        return ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3])) == 0 &&
-               block->space == space;
+        uint64_t differ = word_of(&block->key, 0) ^ word_of(key, 0);
+        differ |= word_of(&block->key, 1) ^ word_of(key, 1);
+        differ |= word_of(&block->key, 2) ^ word_of(key, 2);
+        differ |= word_of(&block->key, 3) ^ word_of(key, 3);
+        return (differ | (uint64_t)(block->space ^ space)) == 0;
 }
 
 static uint32_t id_mask(const struct cairn_table *table)
@@ -255,11 +267,21 @@ void cairn_table_search_init(struct cairn_table_search *search, const struct cai
             .table = table, .keys = keys, .count = count, .space = space};
 }
 
-// The first slot with the key's tag, most likely the key's own; or the empty one.
+// A slot with the key's tag, most likely the key's own; 0: none, most likely. Looks at several
+// slots at once, since where a search ends is nothing that a processor can foresee.
 static uint32_t guess_slot(const struct cairn_table *table, uint64_t hash)
 {
         uint32_t tag = slot_tag(table, hash), ids = id_mask(table);
         uint32_t at = (uint32_t)hash & table->index_mask;
+        uint32_t in_line = at % LINE_SLOTS, same = 0;
+        uint32_t before =
+            in_line > LINE_SLOTS - GUESS_SLOTS ? in_line - LINE_SLOTS + GUESS_SLOTS : 0;
+        const uint32_t *slots = &table->index[at - before]; // within one cache line
+        for (uint32_t i = 0; i < GUESS_SLOTS; i++)
+                same |= (uint32_t)((slots[i] ^ tag) - 1 < ids) << i;
+        same &= ~0u << before;
+        if (same)
+                return slots[__builtin_ctz(same)];
         while (table->index[at] && (table->index[at] & ~ids) != tag)
                 at = (at + 1) & table->index_mask;
         return table->index[at];
