@@ -67,6 +67,7 @@ struct cairn_config {
         uint64_t view_bytes;  // that leases may pin
         uint64_t ram_check;   // one of so many blocks from RAM is summed again; 0: none
         uint64_t verify_rate; // bytes a second
+        uint64_t audit_bytes;
         uint64_t log_format;  // 1: JSON
         uint64_t slow_request_ms;
         const char *metrics_address;

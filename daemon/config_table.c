@@ -108,6 +108,10 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Names of tenants, each with the users it is, like alice:1001, bob:1002+1003. A user under no "
      "name is a tenant of its own. Tenants see nothing of each other but shared spaces.",
      LIVE},
+    {"audit_bytes", CAIRN_CONFIG_BYTES, 0, AT(audit_bytes), "256MiB", 0, 1 * TIB, NULL,
+     "Bound of the audit's files, which say what was removed, refused or changed, and why; the "
+     "oldest goes first. 256 bytes a record; less than 64KiB counts as that. 0: no audit.",
+     FIXED},
     {"sandbox", CAIRN_CONFIG_BOOL, 0, AT(sandbox), "yes", 0, 1, NULL,
      "Give up other files (Landlock) and system calls (seccomp) that are not needed, where the "
      "kernel has that.",

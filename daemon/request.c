@@ -57,6 +57,8 @@ static void serve(struct cairn_request *request)
         case CAIRN_KIND_RETAIN: cairn_serve_retain(request); return;
         case CAIRN_KIND_PLAN: cairn_serve_plan(request); return;
         case CAIRN_KIND_STATS: cairn_serve_stats(request); return;
+        case CAIRN_KIND_AUDIT: cairn_serve_audit(request); return;
+        case CAIRN_KIND_WHY: cairn_serve_why(request); return;
         case CAIRN_KIND_VERIFY: cairn_serve_verify(request); return;
         case CAIRN_KIND_RELOAD: cairn_serve_reload(request); return;
         case CAIRN_KIND_DRAIN: cairn_serve_drain(request); return;

@@ -55,6 +55,9 @@ void cairn_serve_list_blocks(struct cairn_request *request);
 void cairn_serve_list_contexts(struct cairn_request *request);
 void cairn_serve_list_leases(struct cairn_request *request);
 void cairn_serve_show_config(struct cairn_request *request);
+// serve_audit.c
+void cairn_serve_audit(struct cairn_request *request);
+void cairn_serve_why(struct cairn_request *request);
 // serve_verify.c
 void cairn_serve_verify(struct cairn_request *request);
 

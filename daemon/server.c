@@ -272,6 +272,15 @@ static uint64_t store_clock(void *clock)
         return cairn_clock_ms();
 }
 
+static uint64_t store_wall_clock(void *arg)
+{
+        struct timespec now;
+
+        (void)arg;
+        (void)clock_gettime(CLOCK_REALTIME, &now); // cannot fail for this clock
+        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 static void on_store_warning(void *arg, const char *text)
 {
         (void)arg;
@@ -303,6 +312,8 @@ static int open_store(struct cairn_server *server)
             .views = config->views != 0,
             .executor = cairn_scorer_executor(server->scorer),
             .now_ms = store_clock,
+            .wall_ms = store_wall_clock,
+            .audit_bytes = config->audit_bytes,
             .on_warning = on_store_warning,
         };
         char text[CAIRN_TEXT_BYTES_MAX] = "";

@@ -60,6 +60,7 @@ struct cairn_server {
         struct cairn_connection *deferred_tail;
         struct cairn_counters counters;
         bool verifying;     // a Verify is under way
+        uint32_t audits;    // Audits and Whys under way
         bool memory_paused; // connections wait for request_bytes
         uint8_t *receive_buffer;
 };

@@ -15,7 +15,8 @@
 
 enum {
         NAME_DIGITS = 16,
-        RECORD = CAIRN_AUDIT_RECORD_BYTES
+        RECORD = CAIRN_AUDIT_RECORD_BYTES,
+        AHEAD_RECORDS = 4096
 };
 
 void cairn_audit_file_name(uint64_t first, char ret_name[CAIRN_AUDIT_NAME_BYTES])
@@ -228,7 +229,6 @@ static int cut(struct cairn_audit_files *files, uint64_t sequence)
         return CAIRN_OK;
 }
 
-// A new file takes its room on the disk at once, so that the last words of a full disk are kept.
 static int add_file(struct cairn_audit_files *files, uint64_t first)
 {
         int status;
@@ -242,9 +242,19 @@ static int add_file(struct cairn_audit_files *files, uint64_t first)
                 files->count--;
                 return status;
         }
-        (void)fallocate(files->last, FALLOC_FL_KEEP_SIZE, 0, (off_t)(files->file_records * RECORD));
         (void)fsync(files->directory); // the sync of its bytes is what is asked for
         return CAIRN_OK;
+}
+
+// Room for the next records is taken ahead, so that the last words of a full disk are kept.
+static void reserve(const struct cairn_audit_files *files, uint64_t from, uint64_t count)
+{
+        uint64_t room = files->file_records - from;
+
+        if (room > count + AHEAD_RECORDS)
+                room = count + AHEAD_RECORDS;
+        (void)fallocate(files->last, FALLOC_FL_KEEP_SIZE, (off_t)(from * RECORD),
+                        (off_t)(room * RECORD)); // without it, a full disk shows in the write
 }
 
 static int write_all(int fd, const uint8_t *bytes, size_t size, off_t offset)
@@ -281,6 +291,8 @@ int cairn_audit_files_append(struct cairn_audit_files *files, uint64_t sequence,
                 if (some > count)
                         some = count;
                 status = open_last(files, 0);
+                if (status == CAIRN_OK)
+                        reserve(files, file->count, some);
                 if (status == CAIRN_OK)
                         status = write_all(files->last, bytes, some * RECORD,
                                            (off_t)(file->count * RECORD));

@@ -122,12 +122,10 @@ static void look(struct scan *scan, const uint8_t *bytes, uint64_t first, uint64
                         scan->stopped = true;
                         return;
                 }
-                if (cairn_audit_matches(bytes + at * RECORD, &search->filter) &&
-                    !search->on_record(search->arg, bytes + at * RECORD)) {
-                        scan->stopped = true;
-                        return;
-                }
                 scan->next = search->newest_first ? sequence : sequence + 1;
+                if (cairn_audit_matches(bytes + at * RECORD, &search->filter) &&
+                    !search->on_record(search->arg, bytes + at * RECORD))
+                        scan->stopped = true;
         }
 }
 
@@ -181,6 +179,6 @@ int cairn_audit_snapshot_search(const struct cairn_audit_snapshot *snapshot,
                 look(&scan, snapshot->tail, snapshot->tail_first, snapshot->tail_count);
         free(scan.chunk);
         *ret_next = scan.next;
-        *ret_more = scan.stopped;
+        *ret_more = scan.stopped && !(search->newest_first && scan.next == 0);
         return status;
 }
