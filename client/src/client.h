@@ -57,6 +57,10 @@ typedef int cairn_client_decode(struct cairn_client *client, struct cairn_client
                                 const void *message, const uint8_t *payload, size_t payload_bytes);
 
 // What a decode function needs; each kind of request has its own part.
+struct cairn_audit_entry; // cairn/audit.h
+struct cairn_audit_state;
+struct cairn_where;
+
 union cairn_client_outputs {
         struct cairn_ping_info *ping;
         struct cairn_verify_info *verify;
@@ -75,6 +79,16 @@ union cairn_client_outputs {
                 uint64_t *ret_cursor;
                 char *ret_file;
         } list;
+        struct {
+                void (*on_entry)(void *arg, const struct cairn_audit_entry *entry);
+                void (*on_where)(void *arg, const struct cairn_where *where);
+                void (*on_problem)(void *arg, const char *text);
+                void *arg;
+                uint64_t *ret_cursor;
+                bool *ret_more;
+                struct cairn_audit_state *ret_state;
+                char *ret_text; // CAIRN_TEXT_BYTES_MAX
+        } audit;
         struct {
                 size_t count;
                 size_t *ret_found;
@@ -258,6 +272,11 @@ void cairn_client_arm_timer(struct cairn_client *client, int64_t at_ms);
 // True if a blocking call may be tried once more.
 bool cairn_client_may_retry(const struct cairn_client *client, const struct cairn_call *call,
                             int status);
+
+// ---- list.c ----
+
+// CAIRN_EPROTO: its keys are none.
+int cairn_client_block_info(const Cairn__BlockInfo *block, struct cairn_block_info *ret_info);
 
 // ---- arena.c ----
 

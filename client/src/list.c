@@ -35,7 +35,7 @@ static void finish(const union cairn_client_outputs *outputs, uint64_t cursor)
 
 // ---- blocks ----
 
-static int take_block(const Cairn__BlockInfo *block, struct cairn_block_info *ret_info)
+int cairn_client_block_info(const Cairn__BlockInfo *block, struct cairn_block_info *ret_info)
 {
         *ret_info = (struct cairn_block_info){
             .space = block->space,
@@ -63,11 +63,11 @@ static int decode_blocks(struct cairn_client *client, struct cairn_client_reques
 
         (void)payload, (void)payload_bytes; // it has no payload
         for (size_t i = 0; i < reply->n_blocks; i++)
-                if (take_block(reply->blocks[i], &info) != CAIRN_OK)
+                if (cairn_client_block_info(reply->blocks[i], &info) != CAIRN_OK)
                         return CAIRN_EPROTO;
         client->in_callback = true; // on_block, like on_done, may not block
         for (size_t i = 0; i < reply->n_blocks; i++) {
-                (void)take_block(reply->blocks[i], &info); // checked above
+                (void)cairn_client_block_info(reply->blocks[i], &info); // checked above
                 outputs->list.on_block(outputs->list.arg, &info);
         }
         client->in_callback = false;
