@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "storage/device.h"
@@ -140,6 +141,8 @@ static int segment_map(struct cairn_ram *ram, const struct class *class, struct 
         for (uint32_t i = 0; i < slots; i++)
                 segment->bare[i] = (uint32_t)slots - 1 - i;
         segment->bare_count = (uint32_t)slots;
+        (void)fchmod(segment->fd,
+                     S_IRUSR); // others cannot open it anew: more than the seals ask for
         // Our own mapping is there already, and stays writable.
         int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
         if (ram->sealed && fcntl(segment->fd, F_ADD_SEALS, seals) != 0) {

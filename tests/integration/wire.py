@@ -372,7 +372,9 @@ class Daemon:
         data = self.flags.get("data_dir", os.path.join(self.directory, "data"))
         command = [CAIRND, "--socket", self.socket, "--data-dir", data]
         for name, value in self.flags.items():
-            if name != "data_dir":
+            if value in ("yes", "no"):
+                command += [f"--{name.replace('_', '-')}={value}"]
+            elif name != "data_dir":
                 command += ["--" + name.replace("_", "-"), str(value)]
         return command
 
@@ -448,7 +450,8 @@ class Daemon:
         assert code == expected, f"cairnd exited with {code}:\n" + "\n".join(self.lines[-60:])
 
 
-GAUGES = ("cairn_connections", "cairn_requests_inflight", "cairn_leases", "cairn_block_pins", "cairn_contexts",
+GAUGES = ("cairn_connections", "cairn_requests_inflight", "cairn_leases", "cairn_views", "cairn_view_bytes",
+          "cairn_block_pins", "cairn_contexts",
           "cairn_context_bytes", "cairn_arenas", "cairn_arena_bytes", "cairn_scorer_pending", "cairn_holds", "cairn_pins",
           "cairn_io_inflight", "cairn_puts_waiting", "cairn_blocks_dirty")
 

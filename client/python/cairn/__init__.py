@@ -33,6 +33,7 @@ from .errors import (
 from .landmarks import Landmarks
 from .retention import Kept, Plan, save_proxies
 from .space import Lease, Space
+from .views import Views
 
 __version__ = "0.1.0"
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "Stale",
     "Status",
     "Unsupported",
+    "Views",
     "decode",
     "encode",
     "keys",

@@ -143,6 +143,16 @@ class GetArgsStruct(Structure):
     ]
 
 
+class ViewStruct(Structure):
+    _fields_ = [
+        ("bytes", c_void_p),
+        ("size_bytes", c_uint64),
+        ("segment", c_void_p),
+        ("slot", c_uint64),
+        ("generation", c_uint64),
+    ]
+
+
 class ContextStruct(Structure):
     _fields_ = [
         ("id", c_uint64),
@@ -374,6 +384,12 @@ _FUNCTIONS = {
     "cairn_release": (c_int, [_CLIENT, _CALL, POINTER(LeaseStruct)]),
     "cairn_put": (c_int, [_CLIENT, _CALL, POINTER(PutArgsStruct), POINTER(c_int)]),
     "cairn_get": (c_int, [_CLIENT, _CALL, POINTER(GetArgsStruct), POINTER(c_int)]),
+    "cairn_get_views": (
+        c_int,
+        [_CLIENT, _CALL, POINTER(GetArgsStruct), POINTER(ViewStruct), POINTER(c_int)],
+    ),
+    "cairn_view_valid": (c_bool, [POINTER(ViewStruct)]),
+    "cairn_view_release": (None, [POINTER(ViewStruct)]),
     "cairn_delete": (c_int, [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_bool, POINTER(c_int)]),
     "cairn_pin": (c_int, [_CLIENT, _CALL, POINTER(PinArgsStruct), POINTER(c_int)]),
     "cairn_unpin": (

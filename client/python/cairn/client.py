@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _library as lib
 from .config import CODECS, DTYPES, KINDS, ROPES, SpaceConfig
-from .errors import Busy, Error, NoSpace, Status, error_of
+from .errors import Busy, Disconnected, Error, NoSpace, Stale, Status, error_of
 
 _POOL_ARENAS_MAX = 8  # of the 16 that a connection may have
 _POOL_FREE_BYTES_MAX = 64 << 20
@@ -147,6 +147,8 @@ class Client:
         self._returned = collections.deque()  # memories back in the pool
         self._pool: list[_Memory] = []
         self._pool_out = 0
+        self._ended_leases = collections.deque()  # whose views were collected
+        self._depth = 0  # calls of the library under way: 0 or 1
 
     def __enter__(self) -> Client:
         return self
@@ -170,9 +172,35 @@ class Client:
             if self._handle is None:
                 raise error_of(Status.EDISCONNECTED, "this client is closed; make another")
             self._tidy()
-            status = getattr(self._library, function)(self._handle.pointer, *arguments)
+            self._depth += 1
+            try:
+                status = getattr(self._library, function)(self._handle.pointer, *arguments)
+            finally:
+                self._depth -= 1
             if status < 0:
-                raise self._error(status)
+                error = self._error(status)
+                self._release_ended()
+                raise error
+            self._release_ended()
+
+    def _release_soon(self, lease) -> None:
+        """Ends a lease whose owner was collected.
+
+        That happens in any thread, and in the middle of a call: then at its end.
+        """
+        self._ended_leases.append(lease)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._release_ended()
+            finally:
+                self._lock.release()
+
+    def _release_ended(self) -> None:
+        while self._ended_leases and self._depth == 0 and self._handle is not None:
+            try:
+                self._ended_leases.popleft().release()
+            except (Stale, Disconnected):
+                pass  # it has ended already, which is what was asked for
 
     def _error(self, status: int, text: str | None = None, index: int | None = None) -> Error:
         if text is None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import _library as lib
+from . import views
 from .arrays import NUMPY, flat, pack_rows
 from .config import SpaceConfig
 from .errors import Disconnected, Stale, Status, error_of
@@ -270,6 +271,35 @@ class Space:
             if status != Status.OK:
                 raise self.client._status_error(status, "get: key", index)
         return blocks
+
+    def try_get_views(
+        self,
+        keys: Sequence[bytes],
+        *,
+        layers: tuple[int, int] | None = None,
+        lease: Lease | None = None,
+        lease_s: float = 30.0,
+    ) -> views.Views:
+        """Views of blocks (of layers [a, b) alone, if given): read-only arrays over the daemon's own
+        RAM tier, no copy; None and a status for a key that cannot be viewed.
+
+        They last as long as the lease: `lease`, or one of `lease_s` seconds that ends with them.
+        The daemon must serve views (`views = yes`).  Use it as a context manager:
+
+            with space.get_views(keys) as views:
+                use(views[0])
+                assert views.valid()
+        """
+        return views.take(self, keys, join_keys(keys), layers, lease, lease_s)
+
+    def get_views(self, keys: Sequence[bytes], **options) -> views.Views:
+        """try_get_views, but a key without a view raises; its `index` says which."""
+        found = self.try_get_views(keys, **options)
+        for index, status in enumerate(found.statuses):
+            if status != Status.OK:
+                found.close()
+                raise self.client._status_error(status, "views: key", index)
+        return found
 
     def delete(self, keys: Sequence[bytes], *, purge: bool = False) -> list[Status]:
         """Removes blocks; one status a key (ENOENT: it was not there, EHELD: it is pinned).
