@@ -208,6 +208,7 @@ void cairn_part_ready(struct cairn_store *store, struct cairn_block *block, uint
         ram->state = CAIRN_PART_READY;
         if (part == 0) {
                 store->stats.ram_blocks++;
+                block->flags |= CAIRN_BLOCK_RAW;
                 if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
                         child_ram_set(store, block, true);
         }
@@ -222,6 +223,7 @@ void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint3
         cairn_heap_remove(&store->ram_heap[ram->heap_of], &ram->heap);
         if (part == 0 && ram->state == CAIRN_PART_READY) {
                 store->stats.ram_blocks--;
+                block->flags &= (uint16_t)~CAIRN_BLOCK_RAW;
                 child_ram_set(store, block, false);
         }
         ram->state = CAIRN_PART_NONE;

@@ -2,7 +2,7 @@
 #include "storage/store_internal.h"
 
 enum {
-        UNHOLD_AHEAD = 16
+        UNHOLD_AHEAD = 16 // and what RAM has of a block half as many before
 };
 
 size_t cairn_store_hold_prefix(struct cairn_store *store, uint32_t space,
@@ -38,6 +38,8 @@ void cairn_store_unhold_many(struct cairn_store *store, struct cairn_block *cons
         for (size_t i = 0; i < count; i++) {
                 if (i + UNHOLD_AHEAD < count)
                         cairn_block_prefetch(blocks[i + UNHOLD_AHEAD]);
+                if (i + UNHOLD_AHEAD / 2 < count)
+                        __builtin_prefetch(blocks[i + UNHOLD_AHEAD / 2]->resident);
                 cairn_store_unhold(store, blocks[i]);
         }
 }

@@ -326,7 +326,7 @@ void cairn_store_report_corrupt(struct cairn_store *store, struct cairn_block *b
 
 enum cairn_tier cairn_block_tier(const struct cairn_block *block)
 {
-        if (block->resident && block->resident->parts[0].state == CAIRN_PART_READY)
+        if (cairn_block_is(block, CAIRN_BLOCK_RAW))
                 return CAIRN_TIER_RAM;
         return cairn_block_is(block, CAIRN_BLOCK_STORED) ? CAIRN_TIER_NVME : CAIRN_TIER_NONE;
 }

@@ -54,6 +54,7 @@ enum cairn_block_flag {
         CAIRN_BLOCK_CHILD_RAM = 1 << 8, // counted in its parent's children_ram
         CAIRN_BLOCK_BAD_SLOT = 1 << 9,  // its slot is not to be used again
         CAIRN_BLOCK_LIVE = 1 << 10,     // the entry is in use
+        CAIRN_BLOCK_RAW = 1 << 13,      // its RAW is ready in RAM
         CAIRN_BLOCK_LEGAL = 1 << 11,    // under a legal hold: is not evicted, does not expire
 };
 

@@ -25,6 +25,7 @@ struct sums {
         uint64_t nvme_blocks;
         uint64_t dirty_blocks;
         uint64_t ram_only;
+        uint64_t flagged_ram; // blocks that say of themselves that they are in RAM
         uint64_t holds;
         uint64_t pins;
         uint64_t ram_bytes;
@@ -39,6 +40,7 @@ static void add_block(const struct cairn_store *store, const struct cairn_block 
         sums->nvme_blocks += cairn_block_is(block, CAIRN_BLOCK_STORED);
         sums->dirty_blocks += cairn_block_is(block, CAIRN_BLOCK_DIRTY);
         sums->ram_only += cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY);
+        sums->flagged_ram += cairn_block_is(block, CAIRN_BLOCK_RAW);
         sums->holds += block->holds;
         sums->slots += block->slab != CAIRN_NO_SLAB;
         for (uint32_t i = 0; block->resident && i < CAIRN_PART_COUNT; i++) {
@@ -169,7 +171,7 @@ int cairn_store_audit_counters(const struct cairn_store *store)
         if (sums.blocks != stats->blocks || sums.ram_blocks != stats->ram_blocks ||
             sums.nvme_blocks != stats->nvme_blocks || sums.dirty_blocks != stats->dirty_blocks ||
             sums.ram_only != store->ram_only || sums.holds != stats->holds ||
-            sums.pins != stats->pins ||
+            sums.pins != stats->pins || sums.flagged_ram != sums.ram_blocks ||
             sums.ram_bytes + store->range_bytes != cairn_ram_used_bytes(store->ram) ||
             cairn_ram_backed_bytes(store->ram) > store->options.ram_bytes)
                 return CAIRN_EINTERNAL;
