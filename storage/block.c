@@ -266,7 +266,7 @@ static bool part_key(const struct cairn_block *block, uint32_t part, uint64_t *r
 {
         const struct cairn_part_ram *ram = &block->resident->parts[part];
         if (ram->state != CAIRN_PART_READY || ram->pins > 0 ||
-            cairn_block_is(block, CAIRN_BLOCK_DIRTY))
+            cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_PURGE))
                 return false;
         uint64_t class = part == 0 && block->children_ram > 0 ? 1 : 0;
         if (!cairn_block_is(block, CAIRN_BLOCK_STORED)) {
@@ -283,6 +283,8 @@ static bool part_key(const struct cairn_block *block, uint32_t part, uint64_t *r
 
 static void end_block(struct cairn_store *store, struct cairn_block *block)
 {
+        if (cairn_block_is(block, CAIRN_BLOCK_PURGE) && cairn_purge_catch(store, block))
+                return;
         if (block->resident) {
                 for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
                         assert(block->resident->parts[i].pins == 0);

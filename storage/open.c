@@ -233,6 +233,7 @@ int cairn_store_open_with(const struct cairn_store_options *options,
         }
         ret_text[0] = 0;
         cairn_audit_started(store);
+        cairn_purge_resume(store);
         cairn_store_wake(store);
         *ret_store = store;
         return CAIRN_OK;
@@ -286,6 +287,7 @@ static void free_ranges(struct cairn_store *store)
 static void free_work(struct cairn_store *store)
 {
         cairn_notes_finish(store);
+        cairn_purges_finish(store);
         cairn_legal_finish(store);
         free_links(store->all_puts, offsetof(struct cairn_put, link));
         free_links(store->all_ops, offsetof(struct cairn_op, link));
@@ -377,11 +379,12 @@ void cairn_store_close(struct cairn_store *store)
                 cancel_writes(store);
                 cairn_store_poll(store);
                 if (store->io_pending == 0 && store->ops_pending == 0 && cairn_writer_idle(store) &&
-                    !store->ready_ops && !store->ready_begins)
+                    !store->ready_ops && !store->ready_begins && !cairn_purge_busy(store))
                         break;
                 struct epoll_event event;
                 (void)epoll_wait(store->epoll_fd, &event, 1, 10); // a time-out only polls again
         } while (true);
+        cairn_purge_cancel(store);
         cairn_audit_stopping(store);
         cairn_catalog_finish_audit(store->catalog);
         cairn_store_abandon(store);

@@ -304,6 +304,31 @@ int cairn_ram_alloc(struct cairn_ram *ram, uint32_t tenant, uint64_t bytes,
         return CAIRN_OK;
 }
 
+// From the bottom of the stack, and by free back to its top: each once.
+bool cairn_ram_take_kept(struct cairn_ram *ram, uint32_t *segment, uint32_t *left,
+                         struct cairn_ram_slot *ret_slot, uint64_t *ret_bytes)
+{
+        for (; *segment < ram->segments_count; ++*segment, *left = UINT32_MAX) {
+                struct segment *at = &ram->segments[*segment];
+                if (!at->base || at->kept_count == 0 || *left == 0)
+                        continue;
+                if (*left > at->kept_count)
+                        *left = at->kept_count;
+                --*left;
+                uint32_t slot = at->kept[0];
+                at->kept_count--;
+                memmove(at->kept, at->kept + 1, at->kept_count * sizeof(at->kept[0]));
+                ram->classes[at->class].kept_count--;
+                ram->used_bytes += at->slot_bytes;
+                ret_slot->bytes = at->base + at->table_bytes + slot * at->slot_bytes;
+                ret_slot->segment = *segment;
+                ret_slot->index = slot;
+                *ret_bytes = at->slot_bytes;
+                return true;
+        }
+        return false;
+}
+
 static _Atomic uint64_t *generation_of(const struct segment *segment, uint32_t index)
 {
         return (_Atomic uint64_t *)(void *)segment->base + 1 + index;

@@ -235,6 +235,23 @@ static bool remove_empty(struct cairn_store *store)
         return false;
 }
 
+static void mark_taken(struct cairn_store *store, struct cairn_slab *slab, uint32_t slot)
+{
+        struct cairn_space_state *space = store->spaces[slab->space];
+        bool taken = cairn_slab_mark(slab, slot);
+        assert(taken);
+        (void)taken; // asserted
+        space->free_slots--;
+        space->nvme_bytes += space->layout.slot_bytes;
+        store->stats.nvme_used_bytes += space->layout.slot_bytes;
+        store->stats.nvme_free_bytes -= space->layout.slot_bytes;
+}
+
+void cairn_slab_borrow(struct cairn_store *store, uint32_t slab, uint32_t slot)
+{
+        mark_taken(store, store->slabs[slab], slot);
+}
+
 static void take_from(struct cairn_store *store, struct cairn_slab *slab, uint32_t *ret_slot)
 {
         uint32_t words = (slab->slots + 63) / 64;
@@ -247,13 +264,7 @@ static void take_from(struct cairn_store *store, struct cairn_slab *slab, uint32
                         continue;
                 *ret_slot = word * 64 + (uint32_t)__builtin_ctzll(open);
                 slab->hint = word;
-                bool taken = cairn_slab_mark(slab, *ret_slot);
-                assert(taken);
-                struct cairn_space_state *space = store->spaces[slab->space];
-                space->free_slots--;
-                space->nvme_bytes += space->layout.slot_bytes;
-                store->stats.nvme_used_bytes += space->layout.slot_bytes;
-                store->stats.nvme_free_bytes -= space->layout.slot_bytes;
+                mark_taken(store, slab, *ret_slot);
                 return;
         }
         assert(!"a slab with free slots has none");

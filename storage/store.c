@@ -216,6 +216,7 @@ void cairn_store_poll(struct cairn_store *store)
                 cairn_wait_expire(store);
                 cairn_wait_pump(store);
                 cairn_writer_pump(store);
+                cairn_purge_pump(store);
                 store->device->ops->flush(store->device);
                 run_acquires(store);
                 run_ranges(store);

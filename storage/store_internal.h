@@ -56,6 +56,7 @@ enum cairn_block_flag {
         CAIRN_BLOCK_LIVE = 1 << 10,     // the entry is in use
         CAIRN_BLOCK_RAW = 1 << 13,      // its RAW is ready in RAM
         CAIRN_BLOCK_LEGAL = 1 << 11,    // under a legal hold: is not evicted, does not expire
+        CAIRN_BLOCK_PURGE = 1 << 12,    // its bytes are overwritten before it ends
 };
 
 // An entry. One million of them are to fit in 160 MB with the table's index. Look-ups and holds
@@ -260,6 +261,7 @@ struct cairn_store {
         uint32_t spaces_count;
         struct cairn_notes *notes; // NULL: none yet
         struct cairn_legal *legal; // NULL: no hold yet
+        struct cairn_purges *purges; // NULL: none yet
         struct cairn_tenant **tenants; // [CAIRN_TENANTS_MAX], in order of arrival
         uint32_t tenants_count;
         struct cairn_slab **slabs;
@@ -364,6 +366,15 @@ void cairn_legal_published(struct cairn_store *store, struct cairn_block *block)
 void cairn_legal_unpublished(struct cairn_store *store, struct cairn_block *block);
 void cairn_legal_finish(struct cairn_store *store);
 
+// purge.c
+void cairn_purge_resume(struct cairn_store *store); // what the last run left
+void cairn_purge_pump(struct cairn_store *store);
+// An entry that nobody needs any more is to be overwritten first. False: let it end.
+bool cairn_purge_catch(struct cairn_store *store, struct cairn_block *block);
+bool cairn_purge_busy(const struct cairn_store *store); // the executor works for it
+void cairn_purge_cancel(struct cairn_store *store);     // at the close
+void cairn_purges_finish(struct cairn_store *store);
+
 // tenant.c
 struct cairn_tenant *cairn_tenant_find(const struct cairn_store *store, uint32_t tenant);
 // Finds or adds. CAIRN_EBUSY, CAIRN_ENOMEM.
@@ -463,6 +474,8 @@ enum cairn_slab_answer {
 enum cairn_slab_answer cairn_slab_take(struct cairn_store *store, struct cairn_space_state *space,
                                        uint32_t *ret_slab, uint32_t *ret_slot);
 void cairn_slab_give(struct cairn_store *store, uint32_t slab, uint32_t slot, bool bad);
+// Takes a slot that is free, until it is given.
+void cairn_slab_borrow(struct cairn_store *store, uint32_t slab, uint32_t slot);
 uint64_t cairn_slab_offset(const struct cairn_store *store, uint32_t slab, uint32_t slot);
 uint32_t cairn_slab_slots_of(const struct cairn_store *store, const struct cairn_layout *layout);
 struct cairn_slab *cairn_slab_add(struct cairn_store *store, uint32_t slots, uint32_t *ret_index);
