@@ -85,9 +85,9 @@ struct cairn_retrieve_bench {
         float *lse_held;     // [group]
         float *mass_error;   // [group]
         float *part_lse;     // [group]
-        float *part_out;     // [group][v_dim]
+        float *part_out;     // [group][out dim]
         float *rest_lse;     // [chunk][group]
-        float *rest_out;     // [chunk][group][v_dim]
+        float *rest_out;     // [chunk][group][out dim]
         uint8_t *policy;     // for one call of the policy at a time, but for the selection
         uint8_t *selection;
         size_t selection_bytes;

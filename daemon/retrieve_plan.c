@@ -94,6 +94,7 @@ static bool plan_shape(struct cairn_retrieve *r, const Cairn__RetrieveRequest *m
             .query_heads = heads,
             .k_dim = space->k_dim,
             .v_dim = space->v_dim,
+            .v_prefix = space->v_prefix,
             .row_dtype = message->row_dtype ? (uint32_t)message->row_dtype : space->dtype,
             .attend = attend,
             .rest = message->rest && !r->all,

@@ -61,6 +61,7 @@ static bool set_bench(struct cairn_retrieve_task *task, uint32_t n_pieces, size_
 {
         const struct cairn_retrieve *r = task->retrieve;
         size_t group = r->group;
+        size_t out_dim = cairn_space_out_dim(&r->entry->space);
         size_t chunks = r->shape.rest ? task->chunks : 0;
         size_t at = 0;
         size_t pieces = carve(&at, n_pieces * sizeof(struct cairn_landmark_piece));
@@ -68,9 +69,9 @@ static bool set_bench(struct cairn_retrieve_task *task, uint32_t n_pieces, size_
         size_t positions = carve(&at, (size_t)r->shape.k_max * sizeof(uint32_t));
         size_t scores = carve(&at, (size_t)r->shape.k_max * sizeof(float));
         size_t lse = carve(&at, 5 * group * sizeof(float));
-        size_t out = carve(&at, group * r->shape.v_dim * sizeof(float));
+        size_t out = carve(&at, group * out_dim * sizeof(float));
         size_t rest_lse = carve(&at, chunks * group * sizeof(float));
-        size_t rest_out = carve(&at, chunks * group * r->shape.v_dim * sizeof(float));
+        size_t rest_out = carve(&at, chunks * group * out_dim * sizeof(float));
         size_t policy = carve(&at, policy_bytes);
         size_t selection = carve(&at, selection_bytes);
         uint8_t *base = room(task, at + 1);
@@ -131,7 +132,7 @@ static void write_choice(const struct cairn_retrieve *r, const struct cairn_retr
 static void write_partial(const struct cairn_retrieve *r, const struct cairn_retrieve_place *place,
                           const float *lse, const float *out, uint64_t lse_part, uint64_t out_part)
 {
-        uint64_t row_bytes = r->shape.v_dim * sizeof(float);
+        uint64_t row_bytes = cairn_space_out_dim(&r->entry->space) * sizeof(float);
 
         write_at(r, lse_part, place->query * sizeof(float), lse, r->group * sizeof(float));
         write_at(r, out_part, place->query * row_bytes, out, r->group * row_bytes);
@@ -323,8 +324,9 @@ void cairn_retrieve_task_choose(struct cairn_retrieve_task *task)
 int cairn_retrieve_task_rest(struct cairn_retrieve_task *task, uint32_t chunk)
 {
         const struct cairn_retrieve *r = task->retrieve;
+        size_t out_dim = cairn_space_out_dim(&r->entry->space);
         struct cairn_landmark_partial partial = {task->bench.rest_out +
-                                                     (size_t)chunk * r->group * r->shape.v_dim,
+                                                     (size_t)chunk * r->group * out_dim,
                                                  task->bench.rest_lse + (size_t)chunk * r->group};
         void *scratch =
             task->shared ? cairn_scorer_scratch(task->policy_bytes + 1) : task->bench.policy;
@@ -358,14 +360,14 @@ static int attend_all(struct cairn_retrieve_task *task)
 static void write_rest(struct cairn_retrieve_task *task)
 {
         const struct cairn_retrieve *r = task->retrieve;
+        uint32_t out_dim = cairn_space_out_dim(&r->entry->space);
         struct cairn_landmark_partial whole = {task->bench.rest_out, task->bench.rest_lse};
 
         for (uint32_t i = 1; i < task->chunks; i++) {
-                struct cairn_landmark_partial part = {whole.out +
-                                                          (size_t)i * r->group * r->shape.v_dim,
+                struct cairn_landmark_partial part = {whole.out + (size_t)i * r->group * out_dim,
                                                       whole.lse + (size_t)i * r->group};
 
-                cairn_landmark_partial_merge(&whole, &part, r->group, r->shape.v_dim);
+                cairn_landmark_partial_merge(&whole, &part, r->group, out_dim);
         }
         write_partial(r, &task->place, whole.lse, whole.out, r->layout.rest_lse,
                       r->layout.rest_out);

@@ -233,6 +233,7 @@ int cairn_codec_space_from(const Cairn__Space *message, struct cairn_space *ret_
             .v_codec = (uint32_t)message->v_codec,
             .block_bytes = message->block_bytes,
             .shared = message->shared ? 1 : 0,
+            .v_prefix = message->v_prefix,
         };
 
         if (take_name(message->model, space.model) != CAIRN_OK ||
@@ -269,6 +270,7 @@ void cairn_codec_space_to(const struct cairn_space *space, Cairn__Space *ret_mes
         message.v_codec = (Cairn__RowCodec)space->v_codec;
         message.block_bytes = space->block_bytes;
         message.shared = space->shared != 0;
+        message.v_prefix = space->v_prefix;
         *ret_message = message;
 }
 

@@ -42,6 +42,7 @@ int cairn_result_layout(const struct cairn_result_shape *shape,
         const uint64_t heads = shape->kv_heads;
         const uint64_t queries = shape->query_heads;
         const uint64_t item = cairn_dtype_bytes(shape->row_dtype);
+        const uint64_t out_dim = shape->v_prefix ? shape->v_prefix : shape->v_dim;
         struct cairn_result_layout out = {0};
         const struct {
                 bool wanted;
@@ -55,9 +56,9 @@ int cairn_result_layout(const struct cairn_result_shape *shape,
             {true, 4, {ps, queries, 2, 1}, &out.lse},
             {true, 4, {ps, queries, 1, 1}, &out.mass_error},
             {shape->attend, 4, {ps, queries, 1, 1}, &out.part_lse},
-            {shape->attend, 4, {ps, queries, shape->v_dim, 1}, &out.part_out},
+            {shape->attend, 4, {ps, queries, out_dim, 1}, &out.part_out},
             {shape->rest, 4, {ps, queries, 1, 1}, &out.rest_lse},
-            {shape->rest, 4, {ps, queries, shape->v_dim, 1}, &out.rest_out},
+            {shape->rest, 4, {ps, queries, out_dim, 1}, &out.rest_out},
             {shape->rows, item, {ps, heads, shape->k_max, shape->k_dim}, &out.k_rows},
             {shape->rows, item, {ps, heads, shape->k_max, shape->v_dim}, &out.v_rows},
         };

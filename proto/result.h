@@ -10,11 +10,12 @@
 //   lse        f32 [P][S][Q][2]         log-sum-exp of the chosen; of all not excluded
 //   mass_error f32 [P][S][Q]            standard error of exp(lse of chosen - lse of all)
 //   part_lse   f32 [P][S][Q]            Attend: log-sum-exp of the attended rows
-//   part_out   f32 [P][S][Q][v_dim]     Attend: attention output over them
+//   part_out   f32 [P][S][Q][out dim]   Attend: attention output over them
 //   rest_lse   f32 [P][S][Q]            if asked: log-sum-exp of the rest (-inf: nothing left)
-//   rest_out   f32 [P][S][Q][v_dim]     if asked: attention output of the rest
+//   rest_out   f32 [P][S][Q][out dim]   if asked: attention output of the rest
 //   k_rows     dtype [P][S][H][k][k_dim]  if rows were asked
 //   v_rows     dtype [P][S][H][k][v_dim]
+// The out dim is v_dim, or v_prefix where values are a part of the key.
 #ifndef CAIRN_RESULT_H
 #define CAIRN_RESULT_H
 
@@ -29,6 +30,7 @@ struct cairn_result_shape {
         uint32_t k_max;
         uint32_t k_dim;
         uint32_t v_dim;
+        uint32_t v_prefix;  // of a space of latent attention; else 0
         uint32_t row_dtype; // enum cairn_dtype
         bool attend;
         bool rest;

@@ -94,11 +94,17 @@ static int check_attention(const struct cairn_space *s, char *ret_text, size_t t
             {"outliers", s->outliers, 0, 16},
             {"k_codec", s->k_codec, CAIRN_ROW_RAW, CAIRN_ROW_NONE},
             {"v_codec", s->v_codec, CAIRN_ROW_RAW, CAIRN_ROW_NONE},
+            {"v_prefix", s->v_prefix, 0, s->k_dim},
         };
         int status = check_bounds(bounds, sizeof(bounds) / sizeof(bounds[0]), ret_text, text_bytes);
 
         if (status != CAIRN_OK)
                 return status;
+        if (s->v_prefix != 0 && s->v_dim != 0)
+                return refuse(ret_text, text_bytes,
+                              "space: v_prefix is %u and v_dim %u; values that are a part of the "
+                              "key have no rows of their own: leave v_dim 0",
+                              s->v_prefix, s->v_dim);
         if (s->block_bytes != 0)
                 return refuse(ret_text, text_bytes,
                               "space: block_bytes is for opaque spaces; leave it 0");
@@ -118,10 +124,11 @@ static int check_opaque(const struct cairn_space *s, char *ret_text, size_t text
                               "space: block_bytes is %llu; an opaque space needs 1 to %llu",
                               (unsigned long long)s->block_bytes,
                               (unsigned long long)CAIRN_BLOCK_BYTES_MAX);
-        if (s->landmark_bits != 0 || s->value_bits != 0 || s->outliers != 0 || s->run_tokens != 0)
+        if (s->landmark_bits != 0 || s->value_bits != 0 || s->outliers != 0 || s->run_tokens != 0 ||
+            s->v_prefix != 0)
                 return refuse(ret_text, text_bytes,
                               "space: an opaque space has no landmarks; leave landmark_bits, "
-                              "value_bits, outliers and run_tokens 0");
+                              "value_bits, outliers, run_tokens and v_prefix 0");
         return CAIRN_OK;
 }
 
@@ -163,7 +170,14 @@ void cairn_space_fingerprint(const struct cairn_space *space, struct cairn_key *
                 cairn_key_hash_u64(&hash, (uint8_t)(16 + i), numbers[i]);
         if (space->shared) // fingerprints from before it was there stay as they were
                 cairn_key_hash_u64(&hash, 34, space->shared);
+        if (space->v_prefix) // likewise
+                cairn_key_hash_u64(&hash, 35, space->v_prefix);
         cairn_key_hash_finish(&hash, ret_fingerprint);
+}
+
+uint32_t cairn_space_out_dim(const struct cairn_space *space)
+{
+        return space->v_prefix ? space->v_prefix : space->v_dim;
 }
 
 uint32_t cairn_dtype_bytes(uint32_t dtype)

@@ -44,7 +44,7 @@ struct cairn_space {
         uint32_t layers;
         uint32_t kv_heads;
         uint32_t k_dim;
-        uint32_t v_dim; // 0: no values (or, in latent attention, values are a part of the key)
+        uint32_t v_dim; // of the V rows; 0: there are none
         uint32_t dtype;
         uint32_t block_tokens;
         uint32_t cache_group;
@@ -59,6 +59,8 @@ struct cairn_space {
         uint32_t v_codec;
         uint64_t block_bytes; // opaque spaces; 0 in attention spaces
         uint32_t shared;      // 1: every tenant may use it; hashed only then
+        uint32_t v_prefix; // latent attention: values are the first v_prefix dims of K, and there
+                           // are no V rows; 0: not so, and then not hashed
 };
 
 // An attention space with the defaults of the design: blocks of 256 tokens, runs of 128, 2-bit
@@ -70,6 +72,9 @@ int cairn_space_check(const struct cairn_space *space, char *ret_text, size_t te
 
 // The fingerprint: BLAKE2b-256 over every field, tagged.
 void cairn_space_fingerprint(const struct cairn_space *space, struct cairn_key *ret_fingerprint);
+
+// Dims of an attention output: v_prefix, or v_dim.
+uint32_t cairn_space_out_dim(const struct cairn_space *space);
 
 // Bytes of one element of a dtype (0: unknown).
 uint32_t cairn_dtype_bytes(uint32_t dtype);

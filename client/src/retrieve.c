@@ -85,6 +85,7 @@ static int shape_of(const struct cairn_client *client, const struct cairn_retrie
             .k_max = rows_max(args, attend, tokens),
             .k_dim = config->k_dim,
             .v_dim = config->v_dim,
+            .v_prefix = config->v_prefix,
             .row_dtype = args->row_dtype ? args->row_dtype : config->dtype,
             .attend = attend,
             .rest = args->rest && !(args->all && attend), // all: nothing is left
@@ -123,6 +124,7 @@ static void point(struct cairn_selection *selection, const struct cairn_result_s
             .k_max = shape->k_max,
             .k_dim = shape->k_dim,
             .v_dim = shape->v_dim,
+            .out_dim = shape->v_prefix ? shape->v_prefix : shape->v_dim,
             .row_dtype = shape->row_dtype,
             .counts = part_at(result, layout->counts),
             .positions = part_at(result, layout->positions),

@@ -33,6 +33,7 @@ SAME(k_codec);
 SAME(v_codec);
 SAME(block_bytes);
 SAME(shared);
+SAME(v_prefix);
 _Static_assert(sizeof(struct cairn_space_config) == sizeof(struct cairn_space), "no field more");
 
 // Strings of the worker need not end: cut at the last byte.

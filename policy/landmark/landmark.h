@@ -66,6 +66,9 @@ struct cairn_landmark_shape {
         uint32_t value_bits;    // 0, 2, 4
         uint32_t k_codec;       // enum cairn_row_codec
         uint32_t v_codec;
+        // Latent attention: values are the first v_prefix dims of the key (v_dim and v_codec are 0
+        // then). Attend and the rest take them out of the K rows; value codes are made of them.
+        uint32_t v_prefix;
         bool uncentred; // YAKV's scheme, to compare: means are kept as zero
 };
 
@@ -77,7 +80,7 @@ struct cairn_landmark_layout {
         struct cairn_landmark_shape shape; // with defaults filled in
         uint32_t runs;                     // of a whole block
         uint32_t code_dim;     // k_dim padded to a multiple of 8: dims of the rotated key
-        uint32_t value_dim;    // v_dim padded to a multiple of 32: dims of the rotated value
+        uint32_t value_dim;    // out dim padded to a multiple of 32: dims of the rotated value
         uint32_t codes;        // nibbles (or int8 at 8 bits)
         uint32_t scales;       // fp16 a token
         uint32_t outlier_rows; // u8
@@ -96,6 +99,12 @@ struct cairn_landmark_layout {
         uint32_t raw_k_bytes; // of the head block's raw K rows; V rows follow them
         uint32_t raw_bytes;   // of its raw K and V rows: the stride of raw head blocks
 };
+
+// Dims of an attention output.
+static inline uint32_t cairn_landmark_out_dim(const struct cairn_landmark_layout *layout)
+{
+        return layout->shape.v_prefix ? layout->shape.v_prefix : layout->shape.v_dim;
+}
 
 void cairn_landmark_shape_from_space(const struct cairn_space *space,
                                      struct cairn_landmark_shape *ret_shape);
@@ -225,7 +234,7 @@ void cairn_landmark_select_finish(struct cairn_landmark_selection *selection,
 
 // ---- Partials: the rest, attention, merging
 
-// Attention over a part of the tokens: out [n_queries][v_dim], lse [n_queries]; of nothing: zeros
+// Attention over a part of the tokens: out [n_queries][out dim], lse [n_queries]; of nothing: zeros
 // and -inf.
 struct cairn_landmark_partial {
         float *out;
@@ -257,7 +266,7 @@ void cairn_landmark_attend_chosen(const struct cairn_landmark_selection *selecti
 // into = into merged with part: softmax over the union. Zeros and -inf are neutral.
 void cairn_landmark_partial_merge(struct cairn_landmark_partial *into,
                                   const struct cairn_landmark_partial *part, uint32_t n_queries,
-                                  uint32_t v_dim);
+                                  uint32_t out_dim);
 
 // ---- Gather
 

@@ -24,6 +24,7 @@ void cairn_landmark_shape_from_space(const struct cairn_space *space,
             .value_bits = space->value_bits,
             .k_codec = space->k_codec,
             .v_codec = space->v_codec,
+            .v_prefix = space->v_prefix,
         };
 }
 
@@ -35,6 +36,7 @@ static bool shape_is_valid(const struct cairn_landmark_shape *s)
         bool run_ok = s->run_tokens <= CAIRN_RUN_TOKENS_MAX &&
                       (s->run_tokens >= s->block_tokens || s->run_tokens % CAIRN_GROUP_TOKENS == 0);
         return s->k_dim >= 1 && s->k_dim <= CAIRN_DIM_MAX && s->v_dim <= CAIRN_DIM_MAX &&
+               s->v_prefix <= s->k_dim && (s->v_prefix == 0 || s->v_dim == 0) &&
                s->block_tokens >= 1 && s->block_tokens <= CAIRN_BLOCK_TOKENS_MAX &&
                cairn_dtype_bytes(s->dtype) > 0 && landmark_ok && value_ok && run_ok &&
                s->outliers <= CAIRN_LANDMARK_OUTLIERS_MAX && s->k_codec <= CAIRN_ROW_NONE &&
@@ -47,7 +49,7 @@ static void drop_unused(struct cairn_landmark_shape *s)
                 s->outliers = 0;
         if (s->outliers > s->k_dim)
                 s->outliers = s->k_dim;
-        if (s->v_dim == 0)
+        if (s->v_dim == 0 && s->v_prefix == 0)
                 s->value_bits = 0;
 }
 
@@ -78,7 +80,8 @@ static void place(struct cairn_landmark_layout *l)
         uint32_t code_bytes =
             bits == 8 ? cairn_round_up(s->k_dim, CAIRN_LANES) : l->code_dim * bits / 8;
         uint32_t channels = cairn_round_up(s->outliers, 2);
-        bool centred = bits != 0 || s->k_codec == CAIRN_ROW_Q8 || s->k_codec == CAIRN_ROW_Q4;
+        bool centred = bits != 0 || s->k_codec == CAIRN_ROW_Q8 || s->k_codec == CAIRN_ROW_Q4 ||
+                       (s->v_prefix && s->value_bits);
         l->codes = take(&total, slots * code_bytes);
         l->scales = take(&total, bits ? slots * 2 : 0);
         l->outlier_rows = take(&total, slots * channels);
@@ -112,7 +115,7 @@ int cairn_landmark_layout_init(const struct cairn_landmark_shape *shape,
         const struct cairn_landmark_shape *s = &layout.shape;
         layout.runs = (s->block_tokens + s->run_tokens - 1) / s->run_tokens;
         layout.code_dim = cairn_round_up(s->k_dim, 8);
-        layout.value_dim = s->value_bits ? cairn_round_up(s->v_dim, 32) : 0;
+        layout.value_dim = s->value_bits ? cairn_round_up(cairn_landmark_out_dim(&layout), 32) : 0;
         place(&layout);
         *ret_layout = layout;
         return CAIRN_OK;

@@ -4,7 +4,7 @@
 
 void cairn_landmark_partial_merge(struct cairn_landmark_partial *into,
                                   const struct cairn_landmark_partial *part, uint32_t n_queries,
-                                  uint32_t v_dim)
+                                  uint32_t out_dim)
 {
         for (uint32_t q = 0; q < n_queries; q++) {
                 float a = into->lse[q], b = part->lse[q], total = cairn_lse_add(a, b);
@@ -12,8 +12,8 @@ void cairn_landmark_partial_merge(struct cairn_landmark_partial *into,
                         continue;
                 float keep = a == -INFINITY ? 0 : cairn_exp_negative(a - total);
                 float take = cairn_exp_negative(b - total);
-                for (uint32_t j = 0; j < v_dim; j++) {
-                        size_t at = (size_t)q * v_dim + j;
+                for (uint32_t j = 0; j < out_dim; j++) {
+                        size_t at = (size_t)q * out_dim + j;
                         float own = a == -INFINITY ? 0 : into->out[at] * keep;
                         into->out[at] = own + part->out[at] * take;
                 }
@@ -52,8 +52,9 @@ struct attend {
         struct cairn_query query;
         struct accumulator sums;
         struct chunk chunks[2];
-        uint32_t filling;   // the other one is summed next
-        const void *run_of; // the code run and run that means belong to
+        uint32_t filling;               // the other one is summed next
+        struct cairn_row_reader reader; // of values that are a part of the key
+        const void *run_of;             // the code run and run that means belong to
         uint32_t run;
 };
 
@@ -64,7 +65,7 @@ static size_t attend_carve(struct attend *a, const struct cairn_landmark_request
         (void)cairn_scratch_take(&scratch, sizeof *a);
         a->layout = *r->layout;
         a->layout.shape.landmark_bits = 0; // queries need no tables
-        a->sums.padded = cairn_round_up(r->layout->shape.v_dim, CAIRN_LANES);
+        a->sums.padded = cairn_round_up(cairn_landmark_out_dim(r->layout), CAIRN_LANES);
         cairn_query_carve(&scratch, &a->layout, r->n_queries, &a->query);
         a->sums.out = cairn_scratch_take(&scratch, queries * a->sums.padded * sizeof(float));
         a->sums.max = cairn_scratch_take(&scratch, queries * sizeof(float));
@@ -151,6 +152,58 @@ static void chunk_weights(struct attend *a)
         }
 }
 
+// Of the rows that values are in, or a part of.
+static uint32_t value_codec(const struct attend *a)
+{
+        return a->layout.shape.v_prefix ? a->layout.shape.k_codec : a->layout.shape.v_codec;
+}
+
+static bool has_int8_values(const struct attend *a, const struct cairn_landmark_piece *piece)
+{
+        return piece->code_run && value_codec(a) == CAIRN_ROW_Q8;
+}
+
+static const int8_t *int8_value(const struct attend *a, const struct cairn_cursor *row,
+                                float *ret_scale)
+{
+        const struct cairn_landmark_layout *l = &a->layout;
+        const uint8_t *code_run = piece_of(a, row)->code_run;
+        size_t token = row->token;
+        if (!l->shape.v_prefix) {
+                memcpy(ret_scale, code_run + l->v_row_scales + token * 4, 4);
+                return (const int8_t *)code_run + l->v_rows + token * l->v_row_bytes;
+        }
+        memcpy(ret_scale, code_run + l->k_row_scales + token * 4, 4);
+        if (!(*ret_scale <= FLT_MAX))
+                *ret_scale = 0; // of a key that is not finite: it weighs nothing
+        return (const int8_t *)code_run + l->k_rows + token * l->k_row_bytes;
+}
+
+// What q8 keys leave out when they serve as values: the centre of each run, times its rows'
+// weights.
+static void add_centres(struct attend *a, const struct chunk *chunk)
+{
+        struct accumulator *sums = &a->sums;
+        uint32_t run_tokens = a->layout.shape.run_tokens;
+        for (uint32_t i = 0, end; i < chunk->n; i = end) {
+                const struct cairn_cursor *row = &chunk->rows[i];
+                uint32_t run = row->token / run_tokens;
+                for (end = i + 1; end < chunk->n && chunk->rows[end].piece == row->piece &&
+                                  chunk->rows[end].token / run_tokens == run;)
+                        end++;
+                if (!has_int8_values(a, piece_of(a, row)))
+                        continue;
+                const float *centre = cairn_row_centre(&a->reader, piece_of(a, row)->code_run, run);
+                for (uint32_t q = 0; q < a->query.n; q++) {
+                        float weight = 0;
+                        for (uint32_t j = i; j < end; j++)
+                                weight = weight + sums->weights[q * CHUNK + j];
+                        a->kernels->axpy(centre, weight, sums->padded,
+                                         sums->out + (size_t)q * sums->padded);
+                }
+        }
+}
+
 // Adds the values of q8 rows, eight rows at a time; the keys of the next chunk are prefetched
 // meanwhile. Rows that are coded otherwise count as zeros here.
 static void add_coded(struct attend *a, const struct chunk *chunk, const struct chunk *next)
@@ -161,25 +214,22 @@ static void add_coded(struct attend *a, const struct chunk *chunk, const struct 
         const int8_t *rows[CHUNK];
         float scales[CHUNK];
         for (uint32_t i = 0; i < chunk->n; i++) {
-                const struct cairn_landmark_piece *piece = piece_of(a, &chunk->rows[i]);
-                const uint8_t *code_run = piece->code_run;
-                size_t token = chunk->rows[i].token;
                 scales[i] = 1;
                 rows[i] = zeros;
-                if (cairn_piece_is_raw(piece, l->shape.v_codec))
-                        continue;
-                memcpy(&scales[i], code_run + l->v_row_scales + token * 4, 4);
-                rows[i] = (const int8_t *)code_run + l->v_rows + token * l->v_row_bytes;
+                if (has_int8_values(a, piece_of(a, &chunk->rows[i])))
+                        rows[i] = int8_value(a, &chunk->rows[i], &scales[i]);
         }
         for (uint32_t i = chunk->n; i < CHUNK; i++)
                 scales[i] = 0;
+        if (l->shape.v_prefix)
+                add_centres(a, chunk);
         for (uint32_t q = 0; q < a->query.n; q++)
                 a->kernels->multiply(sums->weights + (size_t)q * CHUNK, scales, CHUNK);
         for (uint32_t first = 0; first < CHUNK; first += CHUNK_PART) {
                 uint32_t end = first + CHUNK_PART;
                 for (uint32_t i = first; i < end && i < next->n; i++) {
                         const struct cairn_cursor *row = &next->rows[i];
-                        if (a->selection) {
+                        if (a->selection && !l->shape.v_prefix) {
                                 cairn_prefetch_v(l, piece_of(a, row), row->token);
                                 continue;
                         }
@@ -202,10 +252,13 @@ static void add_others(struct attend *a, const struct chunk *chunk)
         float value[CAIRN_DIM_PADDED_MAX];
         for (uint32_t i = 0; i < chunk->n; i++) {
                 const struct cairn_landmark_piece *piece = piece_of(a, &chunk->rows[i]);
-                if (l->shape.v_codec == CAIRN_ROW_Q8 && piece->code_run)
+                uint32_t token = chunk->rows[i].token;
+                if (has_int8_values(a, piece))
                         continue;
-                (void)cairn_row_read_v(l, a->kernels, piece, chunk->rows[i].token,
-                                       value); // non-finite counts as 0
+                if (l->shape.v_prefix) // non-finite counts as 0, or weighs nothing
+                        (void)cairn_row_read_k(&a->reader, piece, token, value);
+                else
+                        (void)cairn_row_read_v(l, a->kernels, piece, token, value);
                 for (uint32_t q = 0; q < a->query.n; q++)
                         if (sums->weights[q * CHUNK + i] > 0)
                                 a->kernels->axpy(value, sums->weights[q * CHUNK + i], sums->padded,
@@ -221,7 +274,7 @@ static void turn(struct attend *a)
         if (chunk->n > 0) {
                 chunk_scores(a, chunk);
                 chunk_weights(a);
-                if (a->sums.padded && a->layout.shape.v_codec == CAIRN_ROW_Q8)
+                if (a->sums.padded && value_codec(a) == CAIRN_ROW_Q8)
                         add_coded(a, chunk, next);
                 if (a->sums.padded)
                         add_others(a, chunk);
@@ -264,6 +317,9 @@ static struct attend *begin(const struct cairn_landmark_request *request, void *
         a->request = request;
         a->selection = NULL;
         a->kernels = cairn_kernels_chosen();
+        a->reader.layout = &a->layout;
+        a->reader.kernels = a->kernels;
+        a->reader.code_run = NULL;
         a->chunks[0].n = a->chunks[1].n = a->filling = 0;
         a->run_of = NULL;
         memset(a->sums.out, 0, (size_t)request->n_queries * a->sums.padded * sizeof(float));
@@ -277,7 +333,7 @@ static struct attend *begin(const struct cairn_landmark_request *request, void *
 
 static void finish(struct attend *a, struct cairn_landmark_partial *ret_partial)
 {
-        uint32_t v_dim = a->layout.shape.v_dim;
+        uint32_t out_dim = cairn_landmark_out_dim(&a->layout);
         turn(a);
         turn(a);
         for (uint32_t q = 0; q < a->query.n; q++) {
@@ -285,8 +341,8 @@ static void finish(struct attend *a, struct cairn_landmark_partial *ret_partial)
                 float sum = a->sums.sum[q], unit = any ? 1.0f / sum : 0;
                 ret_partial->lse[q] =
                     any ? (float)((double)a->sums.max[q] + cairn_log(sum)) : -INFINITY;
-                for (uint32_t j = 0; j < v_dim; j++)
-                        ret_partial->out[(size_t)q * v_dim + j] =
+                for (uint32_t j = 0; j < out_dim; j++)
+                        ret_partial->out[(size_t)q * out_dim + j] =
                             a->sums.out[q * a->sums.padded + j] * unit;
         }
 }

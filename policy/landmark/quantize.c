@@ -250,6 +250,16 @@ static void code_value(struct encoder *e, const float *value, uint32_t slot)
         }
 }
 
+// The value of latent attention: the first dims of the centred key. The centre is added when values
+// are summed, so that only what differs within the run is coded.
+static void code_prefix(struct encoder *e, uint32_t token, uint32_t slot)
+{
+        const struct cairn_landmark_layout *l = e->layout;
+        memset(e->coded, 0, l->value_dim * sizeof(float));
+        memcpy(e->coded, e->rows + (size_t)token * e->padded, l->shape.v_prefix * sizeof(float));
+        code_value(e, e->coded, slot);
+}
+
 // ---- Rows and runs ----
 
 static void code_key_row(struct encoder *e, uint32_t token, uint32_t slot)
@@ -288,6 +298,8 @@ static void encode_key_run(struct encoder *e, const uint8_t *k_rows, uint32_t ru
         subtract_centre(e, run, n);
         find_outliers(e, n, &head);
         for (uint32_t t = 0; t < n; t++) {
+                if (l->shape.v_prefix && l->shape.value_bits)
+                        code_prefix(e, t, first + t);
                 code_key_row(e, t, first + t);
                 if (bits == 8)
                         code_key_int8(e, t, first + t);

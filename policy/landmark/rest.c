@@ -30,7 +30,7 @@ static size_t carve(struct rest *r, const struct cairn_landmark_layout *layout, 
 {
         struct cairn_scratch scratch = {.base = base};
         size_t queries = n_queries, records = queries * runs_padded;
-        r->padded = cairn_round_up(layout->shape.v_dim, CAIRN_LANES);
+        r->padded = cairn_round_up(cairn_landmark_out_dim(layout), CAIRN_LANES);
         r->runs_padded = runs_padded;
         r->coded = cairn_scratch_take(&scratch, queries * layout->value_dim * sizeof(float));
         r->plain = cairn_scratch_take(&scratch, queries * r->padded * sizeof(float));
@@ -164,14 +164,30 @@ static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, 
         }
 }
 
+// Adds the centre of a run whose value codes are of centred keys.
+static void add_centre(struct rest *r, const struct cairn_landmark_piece *piece, uint32_t first,
+                       uint32_t record)
+{
+        const struct cairn_landmark_selection *s = r->s;
+        float centre[CAIRN_DIM_PADDED_MAX];
+        cairn_centre_read(s->layout, s->kernels, piece->code_run,
+                          first / s->layout->shape.run_tokens, centre);
+        for (uint32_t q = 0; q < s->n_queries; q++)
+                s->kernels->axpy(centre, r->run_sum[(size_t)q * r->runs_padded + record], r->padded,
+                                 r->plain + (size_t)q * r->padded);
+}
+
 static void add_rows(struct rest *r, const struct cairn_landmark_piece *piece, uint32_t first,
                      uint32_t n)
 {
         const struct cairn_landmark_selection *s = r->s;
+        struct cairn_row_reader reader = {.layout = s->layout, .kernels = s->kernels};
         float row[CAIRN_DIM_PADDED_MAX];
         for (uint32_t t = 0; t < n; t++) {
-                (void)cairn_row_read_v(s->layout, s->kernels, piece, first + t,
-                                       row); // non-finite counts as 0
+                if (s->layout->shape.v_prefix) // non-finite counts as 0, or weighs nothing
+                        (void)cairn_row_read_k(&reader, piece, first + t, row);
+                else
+                        (void)cairn_row_read_v(s->layout, s->kernels, piece, first + t, row);
                 for (uint32_t q = 0; q < s->n_queries; q++) {
                         float weight = r->weights[(size_t)q * CAIRN_RUN_TOKENS_MAX + t];
                         if (weight > 0)
@@ -193,9 +209,12 @@ static void add_piece(struct rest *r, uint32_t p, float skip)
                 if (run_is_light(r, record, skip) ||
                     !run_weights(r, s->slot_base[p] + first, padded, record, skip))
                         continue;
-                if (piece->code_run && s->layout->shape.value_bits)
+                bool coded = piece->code_run && s->layout->shape.value_bits;
+                if (coded)
                         add_coded(r, piece, first, padded);
-                else if (s->layout->shape.v_dim)
+                if (coded && s->layout->shape.v_prefix)
+                        add_centre(r, piece, first, record);
+                if (!coded && r->padded)
                         add_rows(r, piece, first, n);
         }
 }
@@ -203,7 +222,7 @@ static void add_piece(struct rest *r, uint32_t p, float skip)
 static void write_partial(struct rest *r, struct cairn_landmark_partial *ret)
 {
         const struct cairn_landmark_selection *s = r->s;
-        uint32_t v_dim = s->layout->shape.v_dim, value_dim = s->layout->value_dim;
+        uint32_t out_dim = cairn_landmark_out_dim(s->layout), value_dim = s->layout->value_dim;
         if (value_dim)
                 cairn_rotation_init(r->rotation, value_dim);
         for (uint32_t q = 0; q < s->n_queries; q++) {
@@ -218,10 +237,10 @@ static void write_partial(struct rest *r, struct cairn_landmark_partial *ret)
                                           r->coded + (size_t)q * value_dim);
                 some = share > 0;
                 ret->lse[q] = some ? lse : -INFINITY;
-                for (uint32_t j = 0; j < v_dim; j++) {
+                for (uint32_t j = 0; j < out_dim; j++) {
                         float x = r->plain[(size_t)q * r->padded + j];
                         x = value_dim ? x + r->coded[(size_t)q * value_dim + j] : x;
-                        ret->out[(size_t)q * v_dim + j] = some ? x * unit : 0;
+                        ret->out[(size_t)q * out_dim + j] = some ? x * unit : 0;
                 }
         }
 }

@@ -158,7 +158,7 @@ static inline __attribute__((always_inline)) void cairn_prefetch_v(
     const struct cairn_landmark_layout *l, const struct cairn_landmark_piece *piece, uint32_t token)
 {
         const uint8_t *code_run = piece->code_run;
-        if (cairn_piece_is_raw(piece, l->shape.v_codec)) {
+        if (l->v_rows == CAIRN_LANDMARK_NONE || !code_run) {
                 size_t bytes = (l->raw_bytes - l->raw_k_bytes) / l->shape.block_tokens;
                 if (piece->v_raw)
                         cairn_prefetch((const uint8_t *)piece->v_raw + token * bytes, bytes);

@@ -292,8 +292,8 @@ def region(arena, offset, size):
 class Space:
     NAMES = ("kind", "model", "revision", "layers", "kv_heads", "k_dim", "v_dim", "dtype", "block_tokens", "layout",
              "cache_group", "tp_rank", "tp_size", "rope", "landmark_bits", "outliers", "run_tokens", "value_bits",
-             "k_codec", "v_codec", "block_bytes", "shared")
-    shared = 0
+             "k_codec", "v_codec", "block_bytes", "shared", "v_prefix")
+    shared = v_prefix = 0
 
     def __init__(self, **values):
         base = dict(kind=0, model="test", revision="1", layers=2, kv_heads=2, k_dim=16, v_dim=16, dtype=F16,
@@ -327,6 +327,8 @@ class Space:
             h.update(struct.pack("<BQQ", 16 + i, 8, getattr(self, name)))
         if self.shared:
             h.update(struct.pack("<BQQ", 34, 8, 1))
+        if self.v_prefix:
+            h.update(struct.pack("<BQQ", 35, 8, self.v_prefix))
         return h.digest()
 
 

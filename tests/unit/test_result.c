@@ -38,6 +38,13 @@ Test(result, parts_follow_each_other_without_overlap)
         cr_assert_geq(layout.v_rows, layout.k_rows + 3 * 2 * 3 * 101 * 64 * 2);
         cr_assert_geq(layout.total_bytes, layout.v_rows + 3 * 2 * 3 * 101 * 80 * 2);
         cr_assert_eq(layout.v_rows % 64, 0);
+        shape.v_dim = 0; // latent attention: outputs have the prefix's dims, and no V rows follow
+        shape.v_prefix = 48;
+        cr_assert_eq(cairn_result_layout(&shape, &layout), CAIRN_OK);
+        cr_assert_geq(layout.rest_lse, layout.part_out + 3 * 2 * 9 * 48 * 4);
+        cr_assert_geq(layout.k_rows, layout.rest_out + 3 * 2 * 9 * 48 * 4);
+        cr_assert_lt(layout.k_rows, layout.rest_out + 3 * 2 * 9 * 48 * 4 + 64);
+        cr_assert_lt(layout.total_bytes, layout.k_rows + 3 * 2 * 3 * 101 * 64 * 2 + 64);
 }
 
 Test(result, absent_parts_and_overflow)

@@ -23,9 +23,9 @@ static struct cairn_space good(void)
 Test(space, case_5_any_changed_field_changes_the_fingerprint)
 {
         struct cairn_space base = good();
-        struct cairn_space v[20];
+        struct cairn_space v[23];
         const size_t count = sizeof(v) / sizeof(v[0]);
-        struct cairn_key prints[21];
+        struct cairn_key prints[24];
 
         for (size_t i = 0; i < count; i++)
                 v[i] = base;
@@ -50,6 +50,11 @@ Test(space, case_5_any_changed_field_changes_the_fingerprint)
         v[17].k_codec = CAIRN_ROW_RAW;
         v[18].v_codec = CAIRN_ROW_Q4;
         v[19].shared = 1;
+        v[20].v_dim = 0;
+        v[21].v_dim = 0;
+        v[21].v_prefix = 48;
+        v[22].v_dim = 0;
+        v[22].v_prefix = 64;
         cairn_space_fingerprint(&base, &prints[count]);
         for (size_t i = 0; i < count; i++) {
                 cr_assert_eq(cairn_space_check(&v[i], NULL, 0), CAIRN_OK, "variant %zu", i);
@@ -63,11 +68,11 @@ Test(space, case_5_any_changed_field_changes_the_fingerprint)
 
 Test(space, refusals_name_the_field)
 {
-        static const char *const fields[] = {"layers",        "kv_heads",     "k_dim",
-                                             "dtype",         "block_tokens", "tp_rank",
-                                             "landmark_bits", "run_tokens",   "model",
-                                             "outliers",      "value_bits",   "shared",
-                                             "block_bytes"};
+        static const char *const fields[] = {"layers",        "kv_heads",      "k_dim",
+                                             "dtype",         "block_tokens",  "tp_rank",
+                                             "landmark_bits", "run_tokens",    "model",
+                                             "outliers",      "value_bits",    "shared",
+                                             "v_prefix",      "leave v_dim 0", "block_bytes"};
         char text[256];
 
         for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
@@ -86,6 +91,8 @@ Test(space, refusals_name_the_field)
                 case 9: space.outliers = 17; break;
                 case 10: space.value_bits = 1; break;
                 case 11: space.shared = 2; break;
+                case 12: space.v_prefix = space.k_dim + 1; break;
+                case 13: space.v_prefix = space.k_dim; break;
                 default: space.block_bytes = 1; break;
                 }
                 cr_assert_eq(cairn_space_check(&space, text, sizeof(text)), CAIRN_EINVAL);
@@ -107,6 +114,9 @@ Test(space, opaque_spaces_have_bytes_and_no_landmarks)
         space.landmark_bits = 2;
         cr_assert_eq(cairn_space_check(&space, text, sizeof(text)), CAIRN_EINVAL);
         space.landmark_bits = 0;
+        space.v_prefix = 1;
+        cr_assert_eq(cairn_space_check(&space, text, sizeof(text)), CAIRN_EINVAL);
+        space.v_prefix = 0;
         space.block_bytes = CAIRN_BLOCK_BYTES_MAX + 1;
         cr_assert_eq(cairn_space_check(&space, text, sizeof(text)), CAIRN_EINVAL);
 }
@@ -120,6 +130,11 @@ Test(space, sizes)
         cr_assert_eq(cairn_space_block_bytes(&space), 30u * 3 * 256 * 128 * 2);
         space.dtype = CAIRN_DTYPE_F8E4M3;
         cr_assert_eq(cairn_space_head_bytes(&space, 1), 128);
+        cr_assert_eq(cairn_space_out_dim(&space), 64);
+        space.v_dim = 0; // latent attention: blocks hold keys alone
+        space.v_prefix = 48;
+        cr_assert_eq(cairn_space_head_bytes(&space, 1), 64);
+        cr_assert_eq(cairn_space_out_dim(&space), 48);
 }
 
 Test(space, message_round_trip_keeps_the_fingerprint)
@@ -131,6 +146,8 @@ Test(space, message_round_trip_keeps_the_fingerprint)
         Cairn__Space message;
         char name[CAIRN_NAME_BYTES_MAX + 2];
 
+        space.v_dim = 0;
+        space.v_prefix = 64;
         cairn_codec_space_to(&space, &message);
         cr_assert_eq(cairn_codec_space_from(&message, &back), CAIRN_OK);
         cairn_space_fingerprint(&space, &a);

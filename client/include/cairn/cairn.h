@@ -132,6 +132,8 @@ struct cairn_space_config {
         uint32_t v_codec;     // enum cairn_row_codec
         uint64_t block_bytes; // opaque spaces only
         uint32_t shared;      // 1: every tenant may use it; 0: this tenant's alone
+        uint32_t v_prefix;    // latent attention: values are the first v_prefix dims of K, of which
+                              // alone blocks consist (v_dim is 0); 0: not so
 };
 
 // What the daemon knows of a space. Strings and pointers live for the call that hands it over.
@@ -574,6 +576,7 @@ struct cairn_selection {
         uint32_t k_max;
         uint32_t k_dim;
         uint32_t v_dim;
+        uint32_t out_dim; // of part_out and rest_out: v_dim, or v_prefix of latent attention
         uint32_t row_dtype;
         const uint32_t *counts;    // [P][S][H], each <= k_max
         const uint32_t *positions; // [P][S][H][k_max], ascending
@@ -581,9 +584,9 @@ struct cairn_selection {
         const float *lse;          // [P][S][Q][2]: of the chosen, of all that were not excluded
         const float *mass_error;   // [P][S][Q]: standard error of exp(chosen - all), the mass held
         const float *part_lse;     // [P][S][Q]         attend
-        const float *part_out;     // [P][S][Q][v_dim]  attend
+        const float *part_out;     // [P][S][Q][out_dim]  attend
         const float *rest_lse;     // [P][S][Q]         rest (-inf: nothing left)
-        const float *rest_out;     // [P][S][Q][v_dim]  rest
+        const float *rest_out;     // [P][S][Q][out_dim]  rest
         const void *k_rows;        // [P][S][H][k_max][k_dim], row_dtype
         const void *v_rows;        // [P][S][H][k_max][v_dim]
         uint64_t result_bytes;

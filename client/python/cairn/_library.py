@@ -58,6 +58,7 @@ class SpaceConfigStruct(Structure):
         ],
         ("block_bytes", c_uint64),
         ("shared", c_uint32),
+        ("v_prefix", c_uint32),
     ]
 
 
@@ -229,6 +230,7 @@ class SelectionStruct(Structure):
                 "k_max",
                 "k_dim",
                 "v_dim",
+                "out_dim",
                 "row_dtype",
             )
         ],

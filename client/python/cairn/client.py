@@ -360,6 +360,7 @@ def _config_to(config: SpaceConfig) -> lib.SpaceConfigStruct:
             raise error_of(Status.EINVAL, f"{field}: {number} is out of range")
         setattr(struct, field, number)
     struct.shared = int(config.shared)
+    struct.v_prefix = config.v_prefix
     return struct
 
 

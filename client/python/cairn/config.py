@@ -54,6 +54,7 @@ class SpaceConfig:
     kind: str = "attention"
     block_bytes: int = 0
     shared: bool = False
+    v_prefix: int = 0  # latent attention: values are the first v_prefix dims of K; v_dim is 0 then
 
     @classmethod
     def opaque(
@@ -78,7 +79,7 @@ class SpaceConfig:
         defaults = {
             "outliers": min(8, max(self.k_dim - 1, 0)) if coded and self.landmark_bits < 8 else 0,
             "run_tokens": min(RUN_TOKENS, self.block_tokens) if coded else 0,
-            "value_bits": 2 if coded and self.v_dim > 0 else 0,
+            "value_bits": 2 if coded and (self.v_dim > 0 or self.v_prefix > 0) else 0,
         }
         for field, value in defaults.items():
             if getattr(self, field) is None:
@@ -113,6 +114,7 @@ class SpaceConfig:
             self.layout,
             list(self.numbers().values()),
             shared=self.shared,
+            v_prefix=self.v_prefix,
         )
 
     @property

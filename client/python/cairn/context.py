@@ -34,8 +34,8 @@ class Selection:
     lse_all      [Q]             log-sum-exp of all that were not excluded
     mass_error   [Q]             standard error of exp(lse_chosen - lse_all), the mass held
     k_rows       [H][k][k_dim]   if rows were asked for, else None; v_rows alike
-    rest_lse     [Q]             if the rest was asked for; rest_out [Q][v_dim]
-    out_lse      [Q]             attend: log-sum-exp of the attended rows; out [Q][v_dim]
+    rest_lse     [Q]             if the rest was asked for; rest_out [Q][v_dim, or v_prefix]
+    out_lse      [Q]             attend: log-sum-exp of the attended rows; out [Q][as rest_out]
     bytes        size of the answer in bytes
     """
 
@@ -76,9 +76,9 @@ class Selection:
         self.lse_chosen, self.lse_all = lse[..., 0], lse[..., 1]
         self.mass_error = part("mass_error", np.float32, q)
         self.out_lse = part("part_lse", np.float32, q)
-        self.out = part("part_out", np.float32, q, s.v_dim)
+        self.out = part("part_out", np.float32, q, s.out_dim)
         self.rest_lse = part("rest_lse", np.float32, q)
-        self.rest_out = part("rest_out", np.float32, q, s.v_dim)
+        self.rest_out = part("rest_out", np.float32, q, s.out_dim)
         self.k_rows = part("k_rows", rows, h, k, s.k_dim)
         self.v_rows = part("v_rows", rows, h, k, s.v_dim)
         self.k_max, self.bytes = k, s.result_bytes

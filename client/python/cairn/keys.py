@@ -53,7 +53,13 @@ def _token_bytes(tokens: Iterable[int]) -> bytes:
 
 
 def space_fingerprint(
-    model: str, revision: str, layout: str, numbers: Sequence[int], *, shared: bool = False
+    model: str,
+    revision: str,
+    layout: str,
+    numbers: Sequence[int],
+    *,
+    shared: bool = False,
+    v_prefix: int = 0,
 ) -> bytes:
     """The fingerprint of a space: its texts, and its numbers in the order of SPACE_NUMBERS."""
     hash_ = _begin(b"cairn space 1")
@@ -63,6 +69,8 @@ def space_fingerprint(
         _field(hash_, 16 + i, struct.pack("<Q", number))
     if shared:
         _field(hash_, 34, struct.pack("<Q", 1))
+    if v_prefix:
+        _field(hash_, 35, struct.pack("<Q", v_prefix))
     return hash_.digest()
 
 
