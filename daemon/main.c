@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/audit_offline.h"
 #include "daemon/config.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
@@ -35,7 +36,8 @@ int main(int argc, char **argv)
         int status;
         int code = 0;
 
-        if (cairn_verify_offline_main(argc, argv, &code))
+        if (cairn_verify_offline_main(argc, argv, &code) ||
+            cairn_audit_offline_main(argc, argv, &code))
                 return code;
         cairn_config_init(&config);
         status = cairn_config_load(&config, argc, argv, environ, &action, text);

@@ -25,6 +25,13 @@ enum cairn_cli_option {
         CAIRN_CLI_HELD,
         CAIRN_CLI_MAX,
         CAIRN_CLI_AFTER,
+        CAIRN_CLI_SINCE,
+        CAIRN_CLI_UNTIL,
+        CAIRN_CLI_ACTION,
+        CAIRN_CLI_REASON,
+        CAIRN_CLI_NEWEST,
+        CAIRN_CLI_VERIFY,
+        CAIRN_CLI_NOTED,
         CAIRN_CLI_OPTIONS,
 };
 
@@ -63,6 +70,8 @@ int cairn_cli_plan(struct cairn_cli *cli);
 int cairn_cli_reload(struct cairn_cli *cli);
 int cairn_cli_drain(struct cairn_cli *cli);
 int cairn_cli_verify(struct cairn_cli *cli);
+int cairn_cli_audit(struct cairn_cli *cli);
+int cairn_cli_why(struct cairn_cli *cli);
 int cairn_cli_blocks(struct cairn_cli *cli);
 int cairn_cli_contexts(struct cairn_cli *cli);
 int cairn_cli_leases(struct cairn_cli *cli);
@@ -71,6 +80,9 @@ int cairn_cli_bench(struct cairn_cli *cli);
 
 // Prints the client's error to stderr; returns the exit code that fits.
 int cairn_cli_fail(const struct cairn_cli *cli, int status);
+
+// Runs the cairnd that belongs to this program in its place. Returns only if there is none.
+int cairn_cli_run_cairnd(char *const *arguments);
 
 // ---- output ----
 

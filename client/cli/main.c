@@ -26,6 +26,11 @@ static const struct cairn_cli_command commands[] = {
      "cairnctl drain 30000", cairn_cli_drain, false, false},
     {"verify", "[DIR]", "checks all that is stored (with --offline: DIR, which no daemon has)",
      "cairnctl verify --rate 500MiB", cairn_cli_verify, false, true},
+    {"audit", "[DIR]", "what was removed, refused or changed, and why; --verify: is that log whole",
+     "cairnctl audit --since 1h --tenant alice --reason quota --json", cairn_cli_audit, false,
+     true},
+    {"why", "KEY", "where a block is, or what became of it", "cairnctl why KEY --space 1",
+     cairn_cli_why, false, false},
     {"blocks", "", "the blocks it stores, with tiers, tenants, holds",
      "cairnctl blocks --space 1 --tier ram --held", cairn_cli_blocks, false, false},
     {"contexts", "", "open contexts, and who has them", "cairnctl contexts --tenant 1000",
@@ -45,15 +50,32 @@ static const struct {
         const char *commands; // a space before and after each
         const char *help;     // as the usage shows it
 } options_of_commands[CAIRN_CLI_OPTIONS] = {
-    [CAIRN_CLI_SPACE] = {"space", true, " blocks ", "N        the space of that number"},
-    [CAIRN_CLI_TENANT] = {"tenant", true, " blocks contexts leases ", "UID     of that tenant"},
+    [CAIRN_CLI_SPACE] = {"space", true, " blocks audit why ", "N        the space of that number"},
+    [CAIRN_CLI_TENANT] = {"tenant", true, " blocks contexts leases audit ",
+                          "UID     of that tenant"},
     [CAIRN_CLI_TIER] = {"tier", true, " blocks ", "TIER      with a copy there: ram or nvme"},
-    [CAIRN_CLI_KEY] = {"key", true, " blocks ", "HEX        whose key begins so"},
+    [CAIRN_CLI_KEY] = {"key", true, " blocks audit ",
+                       "HEX        whose key begins so (audit: is it)"},
     [CAIRN_CLI_HELD] = {"held", false, " blocks ", "           that somebody holds"},
-    [CAIRN_CLI_MAX] = {"max", true, " blocks contexts leases ",
-                       "N          so many at most (default 100)"},
-    [CAIRN_CLI_AFTER] = {"after", true, " blocks contexts leases ",
+    [CAIRN_CLI_MAX] = {"max", true, " blocks contexts leases audit why ",
+                       "N          so many at most (default 100; audit: 1000; why: 8)"},
+    [CAIRN_CLI_AFTER] = {"after", true, " blocks contexts leases audit ",
                          "CURSOR   go on where another call stopped"},
+    [CAIRN_CLI_SINCE] = {"since", true, " audit ",
+                         "TIME     not before: 90s, 15m, 1h, 7d, @SECONDS"},
+    [CAIRN_CLI_UNTIL] = {"until", true, " audit ", "TIME     before that"},
+    [CAIRN_CLI_ACTION] =
+        {"action", true, " audit ",
+         "WORD    evict, demote, drop, delete, purge, refuse, quota, hold, retain, "
+         "begin or lost"},
+    [CAIRN_CLI_REASON] = {"reason", true, " audit ",
+                          "WORD    capacity, quota, ttl, request, corrupt, retention, admission,\n"
+                          "                 legal-hold, permission, pinned, started, device or "
+                          "stopped"},
+    [CAIRN_CLI_NEWEST] = {"newest", false, " audit ", "         the newest first"},
+    [CAIRN_CLI_VERIFY] = {"verify", false, " audit ", "         check the chain of records"},
+    [CAIRN_CLI_NOTED] = {"noted", true, " audit ",
+                         "MARK     with --verify: what an earlier one printed as the log's end"},
 };
 enum {
         COMMANDS = sizeof(commands) / sizeof(commands[0]),
@@ -79,7 +101,8 @@ static void usage(FILE *to)
             "  --target-mass X, --plot FILE.svg  (plan) attention mass to hold (default 0.99),\n"
             "                 and a picture of the curve\n"
             "  --rate BYTES   (verify) a second, like 500MiB (default: the daemon's verify_rate)\n"
-            "  --offline      (verify) check DIR[:DIR...] itself, reading alone, by cairnd's "
+            "  --offline      (verify, audit --verify) check DIR[:DIR...] itself, reading alone, "
+            "by cairnd's "
             "help\n",
             to);
         for (int i = 0; i < CAIRN_CLI_OPTIONS; i++)
@@ -311,8 +334,10 @@ int main(int argc, char **argv)
                 usage(stderr);
                 return CAIRN_CLI_USAGE;
         }
-        if (options.offline && command->run != cairn_cli_verify) {
-                fprintf(stderr, "cairnctl %s: only verify takes --offline\n", command->name);
+        if (options.offline && command->run != cairn_cli_verify &&
+            command->run != cairn_cli_audit) {
+                fprintf(stderr, "cairnctl %s: only verify and audit take --offline\n",
+                        command->name);
                 return CAIRN_CLI_USAGE;
         }
         if (argc - optind - 1 > (*command->arguments ? 1 : 0)) {

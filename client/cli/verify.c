@@ -27,12 +27,14 @@ int cairn_cli_parse_bytes(const char *text, uint64_t *ret_bytes)
 }
 
 // The cairnd beside this program (also in ../sbin), else the one that is installed.
-static void run_cairnd(char *const *arguments)
+int cairn_cli_run_cairnd(char *const *arguments)
 {
         static const char *const near[] = {"/cairnd", "/../sbin/cairnd"};
         char self[4096];
         ssize_t size = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
+        if (fflush(stdout) != 0)
+                return CAIRN_CLI_FAILED;
         if (size > 0) {
                 self[size] = '\0';
                 *strrchr(self, '/') = '\0';
@@ -46,6 +48,9 @@ static void run_cairnd(char *const *arguments)
         (void)execvp("cairnd", arguments);
         (void)execv("/usr/local/sbin/cairnd", arguments);
         (void)execv("/usr/sbin/cairnd", arguments);
+        fprintf(stderr, "cairnctl: cannot run cairnd: %s; install it, or put it in $PATH\n",
+                strerror(errno));
+        return CAIRN_CLI_FAILED;
 }
 
 static int verify_offline(const struct cairn_cli *cli)
@@ -55,12 +60,7 @@ static int verify_offline(const struct cairn_cli *cli)
         char json[] = "--json";
         char *arguments[] = {name, flag, cli->argv[0], cli->json ? json : NULL, NULL};
 
-        if (fflush(stdout) != 0)
-                return CAIRN_CLI_FAILED;
-        run_cairnd(arguments);
-        fprintf(stderr, "cairnctl: cannot run cairnd: %s; install it, or put it in $PATH\n",
-                strerror(errno));
-        return CAIRN_CLI_FAILED;
+        return cairn_cli_run_cairnd(arguments);
 }
 
 int cairn_cli_verify(struct cairn_cli *cli)
