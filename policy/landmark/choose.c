@@ -8,6 +8,10 @@ enum {
 };
 #define LEFT_LEAST (1.0 / 64)
 
+// Four candidates at a time; every machine has vectors of 16 bytes.
+typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t v4i __attribute__((vector_size(16), aligned(4), may_alias));
+
 static void locate(struct cairn_landmark_selection *s)
 {
         uint32_t piece = 0;
@@ -29,6 +33,7 @@ static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t cand
         const uint8_t *row = code_run + l->k_rows + (size_t)token * l->k_row_bytes;
         for (uint32_t at = 0; at < l->k_row_bytes; at += 64)
                 __builtin_prefetch(row + at);
+        __builtin_prefetch(row + l->k_row_bytes - 1); // rows need not begin where a line does
         if (l->k_row_scales != CAIRN_LANDMARK_NONE)
                 __builtin_prefetch(code_run + l->k_row_scales + (size_t)token * 4);
 }
@@ -36,17 +41,28 @@ static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t cand
 // Scores the candidates by their rows.
 static void rerank(struct cairn_landmark_selection *s)
 {
+        float means[CAIRN_GROUP_MAX];
+        uint32_t end = 0; // of the run that means are of
         memset(s->touched, 0, s->n_runs);
+        for (uint32_t i = 0; i < cairn_min_u32(PREFETCH_AHEAD, s->n_candidates); i++)
+                prefetch_row(s, i);
         for (uint32_t i = 0; i < s->n_candidates; i++) {
+                uint32_t slot = s->candidates[i], p = s->candidate_pieces[i];
+                const struct cairn_landmark_piece *piece = &s->request->pieces[p];
                 if (i + PREFETCH_AHEAD < s->n_candidates)
                         prefetch_row(s, i + PREFETCH_AHEAD);
-                uint32_t p = s->candidate_pieces[i];
-                const struct cairn_landmark_piece *piece = &s->request->pieces[p];
-                uint32_t token = s->candidates[i] - s->slot_base[p];
-                uint32_t run = s->run_base[p] + token / cairn_piece_run_tokens(s->layout, piece);
-                s->touched[run] = 1;
-                cairn_score_row(s->layout, s->kernels, &s->query, piece, token, s->run_mean + run,
-                                s->n_runs_padded, s->candidate_scores + i, s->stride);
+                if (slot >= end) {
+                        uint32_t run_tokens = cairn_piece_run_tokens(s->layout, piece);
+                        uint32_t run = (slot - s->slot_base[p]) / run_tokens;
+                        end = cairn_min_u32(s->slot_base[p] + (run + 1) * run_tokens,
+                                            s->slot_base[p + 1]);
+                        run += s->run_base[p];
+                        s->touched[run] = 1;
+                        for (uint32_t q = 0; q < s->n_queries; q++)
+                                means[q] = s->run_mean[(size_t)q * s->n_runs_padded + run];
+                }
+                cairn_score_row(s->layout, s->kernels, &s->query, piece, slot - s->slot_base[p],
+                                means, 1, s->candidate_scores + i, s->stride);
         }
 }
 
@@ -55,7 +71,7 @@ static void compare(struct cairn_landmark_selection *s)
 {
         uint32_t n = s->n_candidates;
         for (uint32_t q = 0; q < s->n_queries; q++) {
-                const float *slots = s->scores + (size_t)q * s->n_slots;
+                const float *slots = s->scores + (size_t)q * s->score_stride;
                 float *scores = s->candidate_scores + (size_t)q * s->stride;
                 float *landmarks = s->candidate_landmarks + (size_t)q * s->stride;
                 for (uint32_t i = 0; i < n; i++) {
@@ -80,7 +96,7 @@ static float sum_others(struct cairn_landmark_selection *s, uint32_t q)
         float *run_max = s->run_max + (size_t)q * s->n_runs_padded;
         float *run_sum = s->run_sum + (size_t)q * s->n_runs_padded;
         for (uint32_t i = 0; i < s->n_candidates; i++)
-                s->scores[(size_t)q * s->n_slots + s->candidates[i]] = -INFINITY;
+                s->scores[(size_t)q * s->score_stride + s->candidates[i]] = -INFINITY;
         for (uint32_t i = 0; i < s->n_candidates; i++) {
                 uint32_t p = s->candidate_pieces[i];
                 const struct cairn_landmark_piece *piece = &s->request->pieces[p];
@@ -91,7 +107,8 @@ static float sum_others(struct cairn_landmark_selection *s, uint32_t q)
                 done = s->run_base[p] + run;
                 uint32_t first = run * run_tokens;
                 uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
-                const float *scores = s->scores + (size_t)q * s->n_slots + s->slot_base[p] + first;
+                const float *scores =
+                    s->scores + (size_t)q * s->score_stride + s->slot_base[p] + first;
                 n = cairn_round_up(n, CAIRN_GROUP_TOKENS);
                 float max = s->kernels->largest(scores, n);
                 run_max[done] = max;
@@ -125,31 +142,39 @@ static void weigh_others(struct cairn_landmark_selection *s)
 static void keep_only(const struct cairn_landmark_selection *s, const float *scores, bool chosen,
                       float *ret_work)
 {
-        uint32_t unwanted = chosen ? 0 : 1;
-        for (uint32_t i = 0; i < s->stride; i++) { // no branch: half of them would be mispredicted
-                uint32_t out = 0u - (s->chosen[i] == unwanted);
-                ret_work[i] = cairn_float_of((cairn_bits_of(scores[i]) & ~out) |
-                                             (cairn_bits_of(-INFINITY) & out));
+        const v4i flip = (v4i){0} - (chosen ? 0 : 1);
+        const v4i lowest = (v4i){0} + (int32_t)cairn_bits_of(-INFINITY);
+        for (uint32_t i = 0; i < s->stride; i += 4) {
+                v4i keep = *(const v4i *)(s->chosen + i) ^ flip;
+                v4i bits = *(const v4i *)(const void *)(scores + i);
+                *(v4i *)(void *)(ret_work + i) = (bits & keep) | (lowest & ~keep);
         }
 }
 
 static void choose_all_above(struct cairn_landmark_selection *s, int32_t key, uint32_t k)
 {
         // The k-th key may be shared: lower positions first.
-        uint32_t above = 0;
-        for (uint32_t i = 0; i < s->n_candidates; i++)
-                above += s->candidate_keys[i] > key;
-        uint32_t ties = k > above ? k - above : 0;
+        v4i above = {0}, equal = {0};
+        for (uint32_t i = 0; i < s->stride; i += 4) {
+                v4i keys = *(const v4i *)(s->candidate_keys + i);
+                above -= keys > key;
+                equal -= keys == key;
+                *(v4i *)(s->chosen + i) = keys >= key;
+        }
+        uint32_t ties = k - (uint32_t)(above[0] + above[1] + above[2] + above[3]);
+        if ((uint32_t)(equal[0] + equal[1] + equal[2] + equal[3]) <= ties)
+                return;
         for (uint32_t i = 0; i < s->n_candidates; i++) {
-                bool tie = s->candidate_keys[i] == key && ties > 0;
-                s->chosen[i] = s->candidate_keys[i] > key || tie;
-                ties -= tie;
+                if (s->candidate_keys[i] != key)
+                        continue;
+                s->chosen[i] = ties > 0 ? -1 : 0;
+                ties -= ties > 0;
         }
 }
 
 static void choose_count(struct cairn_landmark_selection *s, uint32_t k)
 {
-        memset(s->chosen, 0, s->stride);
+        memset(s->chosen, 0, s->stride * sizeof(int32_t));
         k = cairn_min_u32(k, s->n_candidates);
         if (k == 0)
                 return;
@@ -232,36 +257,49 @@ static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, in
 // were not.
 static void leave_rest(struct cairn_landmark_selection *s)
 {
+        uint32_t n = s->n_candidates;
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 const float *scores = s->candidate_scores + (size_t)q * s->stride;
-                float *slots = s->scores + (size_t)q * s->n_slots;
+                float *slots = s->scores + (size_t)q * s->score_stride;
                 keep_only(s, scores, false, s->candidate_work);
-                for (uint32_t i = 0; i < s->n_candidates; i++)
+                for (uint32_t i = 0; i < n; i++) {
+                        uint32_t ahead = cairn_min_u32(i + 2 * PREFETCH_AHEAD, n - 1);
+                        __builtin_prefetch(slots + s->candidates[ahead], 1);
                         slots[s->candidates[i]] = s->candidate_work[i];
+                }
                 s->lse_rest[q] =
                     cairn_lse_add(cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride),
                                   s->lse_others[q]);
         }
 }
 
+// Least rank of a candidate by the scan.
+static int32_t least_rank(const struct cairn_landmark_selection *s)
+{
+        int32_t least = INT32_MAX;
+        for (uint32_t i = 0; i < s->n_candidates; i++) {
+                int32_t key = s->keys[s->candidates[i]];
+                least = key < least ? key : least;
+        }
+        return least;
+}
+
 static void write_result(struct cairn_landmark_selection *s, struct cairn_landmark_result *result)
 {
         bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
-        int32_t cutoff = INT32_MAX;
-        uint32_t n = 0;
-        for (uint32_t i = 0; result->mass_error && i < s->n_candidates; i++) {
-                int32_t key = s->keys[s->candidates[i]];
-                cutoff = key < cutoff ? key : cutoff;
-        }
-        for (uint32_t i = 0; i < s->n_candidates; i++) {
-                if (!s->chosen[i])
-                        continue;
+        int32_t cutoff = result->mass_error ? least_rank(s) : INT32_MAX;
+        uint32_t n = 0, count = 0;
+        for (uint32_t i = 0; i < s->n_candidates; i++)
+                count -= (uint32_t)s->chosen[i];
+        for (uint32_t i = 0; n < count; i++) { // no branch on what was chosen: it would mispredict
                 uint32_t p = s->candidate_pieces[i];
-                float rank = cairn_order_value(s->candidate_keys[i]);
                 result->positions[n] =
                     s->request->pieces[p].position + s->candidates[i] - s->slot_base[p];
-                result->scores[n++] = sum ? (float)cairn_log(rank) : rank;
+                result->scores[n] = cairn_order_value(s->candidate_keys[i]);
+                n -= (uint32_t)s->chosen[i];
         }
+        for (uint32_t i = 0; sum && i < n; i++)
+                result->scores[i] = (float)cairn_log(result->scores[i]);
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 const float *scores = s->candidate_scores + (size_t)q * s->stride;
                 keep_only(s, scores, true, s->candidate_work);
@@ -297,5 +335,6 @@ void cairn_landmark_select_finish(struct cairn_landmark_selection *s,
             s->candidate_scores, s->stride, s->n_queries, s->lse, s->stride, s->candidate_keys);
         choose(s, ret_result->lse_all);
         write_result(s, ret_result);
-        leave_rest(s);
+        if (!s->request->without_rest)
+                leave_rest(s);
 }

@@ -33,7 +33,8 @@ enum {
 #define CAIRN_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// Turns integers into scores: ((sum * unit + base) * scale[token] + outlier * outlier_unit) + mean.
+// Turns integers into scores: (sum * unit + base) * scale[token] + (outlier * outlier_unit + mean),
+// each product and sum rounded once (fmaf).
 struct cairn_score_terms {
         float unit;
         float base;

@@ -187,6 +187,7 @@ struct cairn_landmark_request {
         // lies with the worker does not crowd out the others of its group. NULL: estimated from the
         // excluded tokens.
         const float *lse_held;
+        bool without_rest; // cairn_landmark_rest will not be called: finish leaves nothing for it
 };
 
 // Positions and scores are caller's arrays of k entries; the rest of n_queries entries.

@@ -1,6 +1,7 @@
 // Arithmetic that every instruction set does in the same order: half floats, exp, log, ordered
 // keys. The vector kernels (score_body.h) repeat these operations one for one; change both or
-// neither. Used by policy/landmark alone. Threads: any; pure.
+// neither. fmaf rounds once, everywhere: as an instruction, or by the C library. Used by
+// policy/landmark alone. Threads: any; pure.
 #ifndef CAIRN_LANDMARK_NUMERIC_H
 #define CAIRN_LANDMARK_NUMERIC_H
 
@@ -95,14 +96,14 @@ static inline int32_t cairn_round(float x)
 
 static inline float cairn_exp_floor(float x)
 {
-        float t = (x > CAIRN_EXP_LOWEST ? x : CAIRN_EXP_LOWEST) * CAIRN_EXP_LOG2E;
-        float shifted = t + CAIRN_EXP_ROUND;
-        float f = t - (shifted - CAIRN_EXP_ROUND);
-        float p = CAIRN_EXP_C5 * f + CAIRN_EXP_C4;
-        p = p * f + CAIRN_EXP_C3;
-        p = p * f + CAIRN_EXP_C2;
-        p = p * f + CAIRN_EXP_C1;
-        p = p * f + 1.0f;
+        float t = x > CAIRN_EXP_LOWEST ? x : CAIRN_EXP_LOWEST;
+        float shifted = fmaf(t, CAIRN_EXP_LOG2E, CAIRN_EXP_ROUND);
+        float f = fmaf(t, CAIRN_EXP_LOG2E, CAIRN_EXP_ROUND - shifted);
+        float p = fmaf(CAIRN_EXP_C5, f, CAIRN_EXP_C4);
+        p = fmaf(p, f, CAIRN_EXP_C3);
+        p = fmaf(p, f, CAIRN_EXP_C2);
+        p = fmaf(p, f, CAIRN_EXP_C1);
+        p = fmaf(p, f, 1.0f);
         return cairn_float_of(cairn_bits_of(p) + (cairn_bits_of(shifted) << 23));
 }
 

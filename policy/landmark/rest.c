@@ -94,7 +94,7 @@ static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t reco
         bool worth = false;
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 float *weights = r->weights + (size_t)q * CAIRN_RUN_TOKENS_MAX;
-                const float *scores = s->scores + (size_t)q * s->n_slots + base;
+                const float *scores = s->scores + (size_t)q * s->score_stride + base;
                 float total = r->total[q];
                 if (total == -INFINITY) {
                         memset(weights, 0, n * sizeof(float));

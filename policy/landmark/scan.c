@@ -94,31 +94,22 @@ static void score_int8(const struct cairn_kernels *kernels, const struct cairn_q
                          means[(size_t)q * mean_stride]);
 }
 
-void cairn_score_row(const struct cairn_landmark_layout *layout,
-                     const struct cairn_kernels *kernels, const struct cairn_query *query,
-                     const struct cairn_landmark_piece *piece, uint32_t token, const float *means,
-                     uint32_t mean_stride, float *ret_scores, uint32_t score_stride)
+// By a row that is not int8.
+static void score_floats(const struct cairn_landmark_layout *layout,
+                         const struct cairn_kernels *kernels, const struct cairn_query *query,
+                         const struct cairn_landmark_piece *piece, uint32_t token,
+                         const float *means, uint32_t mean_stride, float *ret_scores,
+                         uint32_t score_stride)
 {
         float row[CAIRN_DIM_PADDED_MAX];
-        bool raw = cairn_piece_is_raw(piece, layout->shape.k_codec);
-        const uint8_t *code_run = piece->code_run;
-        if (!raw && layout->shape.k_codec == CAIRN_ROW_Q8) {
-                float scale;
-                memcpy(&scale, code_run + layout->k_row_scales + (size_t)token * 4, 4);
-                score_int8(kernels, query,
-                           (const int8_t *)code_run + layout->k_rows +
-                               (size_t)token * layout->k_row_bytes,
-                           scale, means, mean_stride, ret_scores, score_stride);
-                return;
-        }
-        bool finite = true;
+        bool raw = cairn_piece_is_raw(piece, layout->shape.k_codec), finite = true;
         if (raw) {
                 size_t bytes = (size_t)layout->shape.k_dim * cairn_dtype_bytes(layout->shape.dtype);
                 finite = cairn_row_from_raw(kernels, (const uint8_t *)piece->k_raw + token * bytes,
                                             layout->shape.dtype, layout->shape.k_dim, query->padded,
                                             row);
         } else {
-                read_k_coded(layout, kernels, code_run, token, NULL, row);
+                read_k_coded(layout, kernels, piece->code_run, token, NULL, row);
         }
         for (uint32_t q = 0; q < query->n; q++) {
                 float score =
@@ -126,6 +117,25 @@ void cairn_score_row(const struct cairn_landmark_layout *layout,
                 score = raw ? score : score + means[(size_t)q * mean_stride];
                 ret_scores[(size_t)q * score_stride] = finite ? sane(score) : -INFINITY;
         }
+}
+
+void cairn_score_row(const struct cairn_landmark_layout *layout,
+                     const struct cairn_kernels *kernels, const struct cairn_query *query,
+                     const struct cairn_landmark_piece *piece, uint32_t token, const float *means,
+                     uint32_t mean_stride, float *ret_scores, uint32_t score_stride)
+{
+        const uint8_t *code_run = piece->code_run;
+        float scale;
+        if (cairn_piece_is_raw(piece, layout->shape.k_codec) ||
+            layout->shape.k_codec != CAIRN_ROW_Q8) {
+                score_floats(layout, kernels, query, piece, token, means, mean_stride, ret_scores,
+                             score_stride);
+                return;
+        }
+        memcpy(&scale, code_run + layout->k_row_scales + (size_t)token * 4, 4);
+        score_int8(kernels, query,
+                   (const int8_t *)code_run + layout->k_rows + (size_t)token * layout->k_row_bytes,
+                   scale, means, mean_stride, ret_scores, score_stride);
 }
 
 // ---- Scores by codes ----
@@ -300,7 +310,7 @@ static void scan_chunk(const struct cairn_landmark_selection *s,
                                 score = score + (a > b ? a : b);
                         }
                 for (uint32_t t = 0; t < n; t++)
-                        scores[(size_t)q * s->n_slots + t] = finite ? sane(score) : -INFINITY;
+                        scores[(size_t)q * s->score_stride + t] = finite ? sane(score) : -INFINITY;
         }
 }
 
@@ -334,7 +344,7 @@ static void weigh_held(struct cairn_landmark_selection *s, const struct cairn_la
         float held[CAIRN_RUN_TOKENS_MAX];
 
         for (uint32_t q = 0; q < s->n_queries; q++) {
-                const float *row = scores + (size_t)q * s->n_slots;
+                const float *row = scores + (size_t)q * s->score_stride;
                 size_t to_record = (size_t)q * s->n_runs_padded + record;
 
                 for (uint32_t t = 0; t < padded; t++)
@@ -360,7 +370,7 @@ static bool blank_dropped(struct cairn_landmark_selection *s, uint32_t at, uint3
                         continue;
                 any = true;
                 for (uint32_t q = 0; q < s->n_queries; q++)
-                        scores[(size_t)q * s->n_slots + t] = -INFINITY;
+                        scores[(size_t)q * s->score_stride + t] = -INFINITY;
         }
         return any;
 }
@@ -376,12 +386,12 @@ static bool blank(struct cairn_landmark_selection *s, const struct cairn_landmar
                 weigh_held(s, piece, first, n, record, scores);
         for (uint32_t q = 0; q < s->n_queries; q++)
                 for (uint32_t t = n; t < padded; t++)
-                        scores[(size_t)q * s->n_slots + t] = -INFINITY;
+                        scores[(size_t)q * s->score_stride + t] = -INFINITY;
         for (uint32_t p = at; cairn_excluded_next(s->request, p, end, &from, &to); p = to) {
                 any = true;
                 for (uint32_t q = 0; q < s->n_queries; q++)
                         for (uint32_t t = from - at; t < to - at; t++)
-                                scores[(size_t)q * s->n_slots + t] = -INFINITY;
+                                scores[(size_t)q * s->score_stride + t] = -INFINITY;
         }
         return any;
 }
@@ -403,7 +413,7 @@ static bool score_run(struct cairn_landmark_selection *s, const struct cairn_lan
                 if (first + n >= piece->n_tokens)
                         next = piece < last ? piece[1].code_run : NULL;
                 cairn_scan_codes(l, s->kernels, &s->query, piece->code_run, run, n, next, scores,
-                                 s->n_slots, s->run_max + record, means, stride);
+                                 s->score_stride, s->run_max + record, means, stride);
                 return true;
         }
         if (piece->code_run && l->centres != CAIRN_LANDMARK_NONE)
@@ -417,10 +427,10 @@ static bool score_run(struct cairn_landmark_selection *s, const struct cairn_lan
         for (uint32_t t = 0; t < n; t++) {
                 if (piece->code_run && l->shape.landmark_bits == 8)
                         scan_int8(l, s->kernels, &s->query, piece->code_run, first + t, means,
-                                  stride, scores + t, s->n_slots);
+                                  stride, scores + t, s->score_stride);
                 else
                         cairn_score_row(l, s->kernels, &s->query, piece, first + t, means, stride,
-                                        scores + t, s->n_slots);
+                                        scores + t, s->score_stride);
         }
         return false;
 }
@@ -440,7 +450,7 @@ void cairn_landmark_select_scan(struct cairn_landmark_selection *s, uint32_t fir
                         bool maxima = score_run(s, piece, run, n, record, scores);
                         maxima = !blank(s, piece, first, n, record, scores) && maxima;
                         for (uint32_t q = 0; q < s->n_queries; q++) {
-                                const float *row = scores + (size_t)q * s->n_slots;
+                                const float *row = scores + (size_t)q * s->score_stride;
                                 size_t at = (size_t)q * s->n_runs_padded + record;
                                 if (!maxima)
                                         s->run_max[at] = s->kernels->largest(row, padded);

@@ -15,6 +15,11 @@ BODY vf body_max(vf a, vf b)
         return (vf)_mm256_max_ps((__m256)a, (__m256)b);
 }
 
+BODY vf body_fma(vf a, vf b, vf c)
+{
+        return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
 BODY vi body_blend(vi mask, vi a, vi b)
 {
         return (vi)_mm256_blendv_epi8((__m256i)b, (__m256i)a, (__m256i)mask);
@@ -251,23 +256,35 @@ ALWAYS int32_t total32(__m256i x)
         return _mm_cvtsi128_si32(sum);
 }
 
-ALWAYS void row_dots_of(const int8_t *row, uint32_t bytes, const int16_t *queries, const uint32_t n,
+// 16 elements of a row against n query rows, `bytes` apart.
+ALWAYS void row_dots_step(const int8_t *row, const int16_t *queries, size_t bytes, const uint32_t n,
+                          __m256i *sums)
+{
+        __m256i x = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)row));
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < n; q++) {
+                sums[q] =
+                    _mm256_add_epi32(sums[q], _mm256_madd_epi16(x, load32(queries + q * bytes)));
+                STAY(sums[q]);
+        }
+}
+
+ALWAYS void row_dots_of(const int8_t *row, size_t bytes, const int16_t *queries, const uint32_t n,
                         int32_t *ret_dots)
 {
+        const int8_t *end = row + bytes;
         __m256i sums[CAIRN_BATCH];
         CAIRN_UNROLL
         for (uint32_t q = 0; q < n; q++)
                 sums[q] = _mm256_setzero_si256();
-        for (uint32_t j = 0; j < bytes; j += 16) {
-                __m256i x =
-                    _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(row + j)));
-                CAIRN_UNROLL
-                for (uint32_t q = 0; q < n; q++) {
-                        sums[q] = _mm256_add_epi32(
-                            sums[q], _mm256_madd_epi16(x, load32(queries + (size_t)q * bytes + j)));
-                        STAY(sums[q]);
-                }
+        for (; row + 64 <= end; row += 64, queries += 64) {
+                row_dots_step(row, queries, bytes, n, sums);
+                row_dots_step(row + 16, queries + 16, bytes, n, sums);
+                row_dots_step(row + 32, queries + 32, bytes, n, sums);
+                row_dots_step(row + 48, queries + 48, bytes, n, sums);
         }
+        for (; row < end; row += 16, queries += 16)
+                row_dots_step(row, queries, bytes, n, sums);
         if (n == 4) {
                 __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
                                                 _mm256_hadd_epi32(sums[2], sums[3]));

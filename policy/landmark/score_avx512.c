@@ -42,6 +42,17 @@ BODY vf body_max(vf a, vf b)
         return from_ps(_mm512_max_ps(to_ps(a), to_ps(b)));
 }
 
+BODY vf body_fma(vf a, vf b, vf c)
+{
+#ifdef CAIRN_EMULATED // whose products would be rounded
+        for (uint32_t i = 0; i < LANES; i++)
+                a[i] = fmaf(a[i], b[i], c[i]);
+        return a;
+#else
+        return from_ps(_mm512_fmadd_ps(to_ps(a), to_ps(b), to_ps(c)));
+#endif
+}
+
 BODY vi body_blend(vi mask, vi a, vi b)
 {
         return (a & mask) | (b & ~mask);

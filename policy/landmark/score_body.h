@@ -23,6 +23,7 @@ typedef int8_t vb __attribute__((vector_size(LANES)));
 
 // What the including file defines for its ISA.
 BODY vf body_max(vf a, vf b);                 // a > b ? a : b
+BODY vf body_fma(vf a, vf b, vf c);           // a * b + c, rounded once
 BODY vi body_blend(vi mask, vi a, vi b);      // mask ? a : b, for masks of all bits or none
 BODY vf body_halves(const uint16_t *at);      // LANES fp16 to floats
 BODY vf body_from_uint16(const uint16_t *at); // LANES integers to floats
@@ -65,14 +66,14 @@ BODY vi body_round(vf x)
 // cairn_exp_floor
 BODY vf body_exp_floor(vf x)
 {
-        vf t = body_max(x, body_all(CAIRN_EXP_LOWEST)) * CAIRN_EXP_LOG2E;
-        vf shifted = t + CAIRN_EXP_ROUND;
-        vf f = t - (shifted - CAIRN_EXP_ROUND);
-        vf p = CAIRN_EXP_C5 * f + CAIRN_EXP_C4;
-        p = p * f + CAIRN_EXP_C3;
-        p = p * f + CAIRN_EXP_C2;
-        p = p * f + CAIRN_EXP_C1;
-        p = p * f + 1.0f;
+        vf t = body_max(x, body_all(CAIRN_EXP_LOWEST)), log2e = body_all(CAIRN_EXP_LOG2E);
+        vf shifted = body_fma(t, log2e, body_all(CAIRN_EXP_ROUND));
+        vf f = body_fma(t, log2e, body_all(CAIRN_EXP_ROUND) - shifted);
+        vf p = body_fma(body_all(CAIRN_EXP_C5), f, body_all(CAIRN_EXP_C4));
+        p = body_fma(p, f, body_all(CAIRN_EXP_C3));
+        p = body_fma(p, f, body_all(CAIRN_EXP_C2));
+        p = body_fma(p, f, body_all(CAIRN_EXP_C1));
+        p = body_fma(p, f, body_all(1.0f));
         return (vf)((vi)p + ((vi)shifted << 23));
 }
 
@@ -120,11 +121,10 @@ BODY float body_finish_as(const uint16_t *sums, const int16_t *outliers, const f
         vf max = body_all(-INFINITY), unit = body_all(terms->unit), base = body_all(terms->base);
         vf outlier_unit = body_all(terms->outlier_unit), mean = body_all(terms->mean);
         for (uint32_t i = 0; i < n; i += LANES) {
-                vf score = body_from_uint16(sums + i) * unit + base;
-                score = score * body_load(scales + i);
+                vf score = body_fma(body_from_uint16(sums + i), unit, base), rest = mean;
                 if (with_outliers)
-                        score = score + body_from_int16(outliers + i) * outlier_unit;
-                score = score + mean;
+                        rest = body_fma(body_from_int16(outliers + i), outlier_unit, rest);
+                score = body_fma(score, body_load(scales + i), rest);
                 body_store(ret_scores + i, score);
                 max = body_max(score, max);
         }

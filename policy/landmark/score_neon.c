@@ -39,6 +39,11 @@ BODY void body_put_low(vi x, uint16_t *at, const bool streamed)
         vst1_u16(at, vmovn_u32((uint32x4_t)x));
 }
 
+BODY vf body_fma(vf a, vf b, vf c)
+{
+        return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+
 BODY vi body_blend(vi mask, vi a, vi b)
 {
         return (a & mask) | (b & ~mask);

@@ -72,11 +72,10 @@ static float finish(const uint16_t *sums, const int16_t *outliers, const float *
 {
         float max = -INFINITY;
         for (uint32_t i = 0; i < groups * CAIRN_GROUP_TOKENS; i++) {
-                float score = (float)sums[i] * terms->unit + terms->base;
-                score = score * scales[i];
+                float score = fmaf((float)sums[i], terms->unit, terms->base), rest = terms->mean;
                 if (outliers)
-                        score = score + (float)outliers[i] * terms->outlier_unit;
-                score = score + terms->mean;
+                        rest = fmaf((float)outliers[i], terms->outlier_unit, rest);
+                score = fmaf(score, scales[i], rest);
                 ret_scores[i] = score;
                 max = score > max ? score : max;
         }

@@ -4,6 +4,12 @@
 #include "policy/landmark/selection.h"
 #include "proto/status.h"
 
+// Scores of the query heads lie apart by no multiple of 4 KiB: a run's would fall on the same cache
+// sets, and loads would wait for stores that only look alike.
+enum {
+        SCORE_PAGE = 1024,
+        SCORE_SKEW = 272
+};
 static const float rerank_default = 1.5f;
 
 static bool pieces_are_valid(const struct cairn_landmark_request *r)
@@ -22,7 +28,7 @@ static bool pieces_are_valid(const struct cairn_landmark_request *r)
                 end = (uint64_t)piece->position + piece->n_tokens;
                 slots += cairn_round_up(piece->n_tokens, CAIRN_GROUP_TOKENS);
         }
-        return end <= UINT32_MAX && slots <= UINT32_MAX - 64;
+        return end <= UINT32_MAX && slots <= UINT32_MAX - 2048;
 }
 
 static bool request_is_valid(const struct cairn_landmark_request *r)
@@ -92,6 +98,7 @@ static void count(struct cairn_landmark_selection *s, const struct cairn_landmar
                 s->n_slots += cairn_round_up(r->pieces[p].n_tokens, CAIRN_GROUP_TOKENS);
                 s->n_runs += (r->pieces[p].n_tokens + run - 1) / run;
         }
+        s->score_stride = cairn_round_up(s->n_slots, SCORE_PAGE) + SCORE_SKEW;
         s->n_runs_padded = cairn_round_up(s->n_runs, CAIRN_GROUP_TOKENS);
         s->n_eligible = count_eligible(r);
         s->k = r->k;
@@ -102,6 +109,8 @@ static void count(struct cairn_landmark_selection *s, const struct cairn_landmar
         s->k = cairn_min_u32(s->k, s->n_eligible);
         s->candidates_max = candidates_for(r, s->k, s->n_eligible);
         s->stride = cairn_round_up(s->candidates_max, CAIRN_GROUP_TOKENS);
+        if (s->stride % SCORE_PAGE == 0) // see there
+                s->stride += 2 * CAIRN_GROUP_TOKENS;
 }
 
 static size_t carve(struct cairn_landmark_selection *s, void *base)
@@ -112,7 +121,7 @@ static size_t carve(struct cairn_landmark_selection *s, void *base)
         cairn_query_carve(&scratch, s->layout, s->n_queries, &s->query);
         s->slot_base = cairn_scratch_take(&scratch, (s->request->n_pieces + 1) * sizeof(uint32_t));
         s->run_base = cairn_scratch_take(&scratch, (s->request->n_pieces + 1) * sizeof(uint32_t));
-        s->scores = cairn_scratch_take(&scratch, queries * s->n_slots * sizeof(float));
+        s->scores = cairn_scratch_take(&scratch, queries * s->score_stride * sizeof(float));
         s->keys = cairn_scratch_take(&scratch, (size_t)s->n_slots * sizeof(int32_t));
         s->run_max = cairn_scratch_take(&scratch, records * sizeof(float));
         s->run_sum = cairn_scratch_take(&scratch, records * sizeof(float));
@@ -136,7 +145,7 @@ static size_t carve(struct cairn_landmark_selection *s, void *base)
         s->candidate_scores = cairn_scratch_take(&scratch, queries * s->stride * sizeof(float));
         s->candidate_keys = cairn_scratch_take(&scratch, s->stride * sizeof(int32_t));
         s->candidate_work = cairn_scratch_take(&scratch, s->stride * sizeof(float));
-        s->chosen = cairn_scratch_take(&scratch, s->stride);
+        s->chosen = cairn_scratch_take(&scratch, s->stride * sizeof(int32_t));
         return scratch.used;
 }
 
@@ -219,7 +228,7 @@ void cairn_landmark_select_rank(struct cairn_landmark_selection *s, uint32_t fir
                 uint32_t at = piece->position, end = at + piece->n_tokens, from, to;
                 int32_t *keys = s->keys + base;
                 (sum ? s->kernels->rank_sum : s->kernels->rank_max)(
-                    s->scores + base, s->n_slots, s->n_queries, s->lse, slots, keys);
+                    s->scores + base, s->score_stride, s->n_queries, s->lse, slots, keys);
                 for (uint32_t i = piece->n_tokens; i < slots; i++)
                         keys[i] = CAIRN_KEY_NEVER;
                 for (uint32_t x = at; cairn_excluded_next(s->request, x, end, &from, &to); x = to)

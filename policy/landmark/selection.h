@@ -29,6 +29,7 @@ struct cairn_landmark_selection {
         struct cairn_query query;
         uint32_t n_queries;
         uint32_t n_slots;
+        uint32_t score_stride; // of scores, at least n_slots
         uint32_t n_runs;
         uint32_t n_runs_padded; // to a multiple of 32
         uint32_t n_eligible;
@@ -36,24 +37,24 @@ struct cairn_landmark_selection {
         uint32_t candidates_max; // rows to re-rank at most
         uint32_t *slot_base;     // [n_pieces + 1]
         uint32_t *run_base;      // [n_pieces + 1]
-        float *scores;           // [n_queries][n_slots]; in the end by re-rank for candidates, and
-                                 // -inf for the chosen and the ineligible
-        int32_t *keys;           // [n_slots]
-        float *run_max;          // [n_queries][n_runs_padded]
-        float *run_sum;          // same: sum of exp(score - run_max)
-        float *run_mean;         // same: query . centre
-        float *run_work;         // [n_runs_padded]
-        float *held_max;         // same as run_max, of the excluded tokens
-        float *held_sum;         // same as run_sum, of the excluded tokens
-        float *lse_held;         // [n_queries], of what the worker holds
-        float *lse;              // [n_queries], 0 where it is -inf: ranks are relative to it
-        float *lse_scan;         // [n_queries], by landmarks alone
-        float *lse_rank;         // [n_queries], what the scan's ranks are relative to
-        float *lse_rest;         // [n_queries], of what was not chosen
-        float *lse_others;       // [n_queries], of what is no candidate
-        uint32_t *slots;         // [n_slots + 16]
-        int32_t *slot_keys;      // [n_slots + 16]
-        uint8_t *touched;        // [n_runs]: whether the run has a candidate
+        float *scores;      // [n_queries][score_stride]; in the end by re-rank for candidates, and
+                            // -inf for the chosen and the ineligible
+        int32_t *keys;      // [n_slots]
+        float *run_max;     // [n_queries][n_runs_padded]
+        float *run_sum;     // same: sum of exp(score - run_max)
+        float *run_mean;    // same: query . centre
+        float *run_work;    // [n_runs_padded]
+        float *held_max;    // same as run_max, of the excluded tokens
+        float *held_sum;    // same as run_sum, of the excluded tokens
+        float *lse_held;    // [n_queries], of what the worker holds
+        float *lse;         // [n_queries], 0 where it is -inf: ranks are relative to it
+        float *lse_scan;    // [n_queries], by landmarks alone
+        float *lse_rank;    // [n_queries], what the scan's ranks are relative to
+        float *lse_rest;    // [n_queries], of what was not chosen
+        float *lse_others;  // [n_queries], of what is no candidate
+        uint32_t *slots;    // [n_slots + 16]
+        int32_t *slot_keys; // [n_slots + 16]
+        uint8_t *touched;   // [n_runs]: whether the run has a candidate
         uint32_t n_candidates;
         uint32_t stride;            // candidates_max to a multiple of 32
         uint32_t *candidates;       // slots, ascending
@@ -63,7 +64,7 @@ struct cairn_landmark_selection {
         float *candidate_landmarks; // [n_queries][stride], by the scan
         float *noise;               // [n_queries]: sum of squares of re-rank less landmark score
         float *candidate_work;      // [stride]
-        uint8_t *chosen;            // [stride]
+        int32_t *chosen;            // [stride], -1: yes
 };
 
 // select.c

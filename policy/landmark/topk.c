@@ -1,42 +1,44 @@
 // Exact top-k of integer keys in linear time: a guess from a sample, candidates by a kernel, then
-// radix selection.
+// selection by buckets.
 #include <assert.h>
 
 #include "policy/landmark/selection.h"
 
 enum {
-        DIGIT_BITS = 11,
-        DIGITS = 1 << DIGIT_BITS,
+        BUCKETS = 1024,
         SAMPLE_MAX = 1024,
         SAMPLE_WORTH = 4096
 };
 
-// Order-preserving unsigned form, so that digits compare from the top.
-static uint32_t unsigned_key(int32_t key)
-{
-        return (uint32_t)key ^ 0x80000000u;
-}
-
 int32_t cairn_kth_largest(int32_t *keys, uint32_t n, uint32_t k)
 {
-        uint32_t counts[DIGITS], prefix = 0, shift = 32;
+        uint32_t counts[BUCKETS];
         assert(k >= 1 && k <= n);
-        while (shift > 0) {
-                uint32_t bits = shift >= DIGIT_BITS ? DIGIT_BITS : shift, digit, kept = 0;
-                shift -= bits;
-                memset(counts, 0, sizeof counts);
+        for (;;) { // the range of the keys shrinks to a bucket of itself
+                int32_t low = keys[0], high = keys[0];
+                for (uint32_t i = 1; i < n; i++) {
+                        low = keys[i] < low ? keys[i] : low;
+                        high = keys[i] > high ? keys[i] : high;
+                }
+                uint32_t range = (uint32_t)high - (uint32_t)low, shift = 0, kept = 0;
+                if (range == 0)
+                        return low;
+                while (range >> shift >= BUCKETS)
+                        shift++;
+                uint32_t bucket = range >> shift;
+                memset(counts, 0, (bucket + 1) * sizeof(uint32_t));
                 for (uint32_t i = 0; i < n; i++)
-                        counts[(unsigned_key(keys[i]) >> shift) & ((1u << bits) - 1)]++;
-                for (digit = (1u << bits) - 1; counts[digit] < k; digit--)
-                        k -= counts[digit];
-                prefix = prefix << bits | digit;
+                        counts[((uint32_t)keys[i] - (uint32_t)low) >> shift]++;
+                for (; counts[bucket] < k; bucket--)
+                        k -= counts[bucket];
+                if (shift == 0)
+                        return (int32_t)((uint32_t)low + bucket);
                 for (uint32_t i = 0; i < n; i++) {
                         keys[kept] = keys[i];
-                        kept += ((unsigned_key(keys[i]) >> shift) & ((1u << bits) - 1)) == digit;
+                        kept += ((uint32_t)keys[i] - (uint32_t)low) >> shift == bucket;
                 }
                 n = kept;
         }
-        return (int32_t)(prefix ^ 0x80000000u);
 }
 
 // A key that about 1.2 k of the n keys reach, from an even sample; `slack` widens it.
