@@ -48,10 +48,11 @@ static void print_json(const struct cairn_space_info *info)
                "\"tp_rank\": %u, \"tp_size\": %u, \"shared\": %s, \"block_bytes\": %llu, "
                "\"blocks\": %llu, "
                "\"ram_bytes\": %llu, \"nvme_bytes\": %llu}",
-               c->layers, c->kv_heads, c->k_dim, c->v_dim, c->v_prefix, dtype_name(c->dtype), c->block_tokens,
-               c->landmark_bits, c->tp_rank, c->tp_size, c->shared ? "true" : "false",
-               (unsigned long long)info->block_bytes, (unsigned long long)info->blocks,
-               (unsigned long long)info->ram_bytes, (unsigned long long)info->nvme_bytes);
+               c->layers, c->kv_heads, c->k_dim, c->v_dim, c->v_prefix, dtype_name(c->dtype),
+               c->block_tokens, c->landmark_bits, c->tp_rank, c->tp_size,
+               c->shared ? "true" : "false", (unsigned long long)info->block_bytes,
+               (unsigned long long)info->blocks, (unsigned long long)info->ram_bytes,
+               (unsigned long long)info->nvme_bytes);
 }
 
 static void on_space(void *arg, const struct cairn_space_info *info)

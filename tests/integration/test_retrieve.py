@@ -80,6 +80,7 @@ class Result:
         self.at = 0
         self.data = data
         ps, h, q = pairs * steps, space.kv_heads, query_heads
+        out_dim = space.v_prefix or space.v_dim
         self.counts = self.take("I", ps * h)
         self.positions = self.take("I", ps * h * k)
         self.scores = self.take("f", ps * h * k)
@@ -87,10 +88,10 @@ class Result:
         self.mass_error = self.take("f", ps * q)
         if attend:
             self.part_lse = self.take("f", ps * q)
-            self.part_out = self.take("f", ps * q * space.v_dim)
+            self.part_out = self.take("f", ps * q * out_dim)
         if rest:
             self.rest_lse = self.take("f", ps * q)
-            self.rest_out = self.take("f", ps * q * space.v_dim)
+            self.rest_out = self.take("f", ps * q * out_dim)
         if rows:
             code = {F32: "f", F16: "e"}[space.dtype]
             self.k_rows = self.take(code, ps * h * k * space.k_dim)

@@ -440,21 +440,21 @@ struct cairn_view {
         uint64_t slot;
         uint64_t generation;
 };
-// As cairn_get, without a copy: args->blocks and blocks_at are NULL, args->lease is of a lookup. The
-// daemon keeps the blocks in RAM until the lease ends; after that the bytes may be replaced at any
-// moment: read, then ask cairn_view_valid. ret_views[count]: each is to be released, also when its
-// lease has ended. Statuses, besides those of cairn_get: CAIRN_EUNSUPPORTED (the call's): the daemon
-// serves no views; CAIRN_EBUSY: leases pin as much as the daemon lets them; CAIRN_EPERM: another
-// user's block; CAIRN_ESTALE: the lease has ended; CAIRN_EAGAIN (asynchronous calls, which need
-// ret_statuses): more memory is named for the first time than one answer can show: ask again.
+// As cairn_get, without a copy: args->blocks and blocks_at are NULL, args->lease is of a lookup.
+// The daemon keeps the blocks in RAM until the lease ends; after that the bytes may be replaced at
+// any moment: read, then ask cairn_view_valid. ret_views[count]: each is to be released, also when
+// its lease has ended. Statuses, besides those of cairn_get: CAIRN_EUNSUPPORTED (the call's): the
+// daemon serves no views; CAIRN_EBUSY: leases pin as much as the daemon lets them; CAIRN_EPERM:
+// another user's block; CAIRN_ESTALE: the lease has ended; CAIRN_EAGAIN (asynchronous calls, which
+// need ret_statuses): more memory is named for the first time than one answer can show: ask again.
 CAIRN_API int cairn_get_views(struct cairn_client *client, struct cairn_call *call,
                               const struct cairn_get_args *args, struct cairn_view *ret_views,
                               int *ret_statuses);
 // True: what was read from the view before this call was the block. False: it may not have been,
 // since the lease has ended and its memory was used anew, or the connection was lost. Any thread.
 CAIRN_API bool cairn_view_valid(const struct cairn_view *view);
-// The view's bytes may be unmapped from here on. It does not end the lease (cairn_release does). Any
-// thread, also after the client's end; a second time, or an empty view, is fine.
+// The view's bytes may be unmapped from here on. It does not end the lease (cairn_release does).
+// Any thread, also after the client's end; a second time, or an empty view, is fine.
 CAIRN_API void cairn_view_release(struct cairn_view *view);
 
 // CAIRN_ENOENT: it was not there; CAIRN_EHELD: it is pinned. purge: the caller's own pins do not
