@@ -100,17 +100,15 @@ struct cairn_table {
 
 // A search for many keys in order. The table must not change until it ends.
 enum {
-        CAIRN_SEARCH_AHEAD = 32
+        CAIRN_SEARCH_GROUP = 16
 };
 struct cairn_table_search {
         const struct cairn_table *table;
         const struct cairn_key *keys; // the caller's
         size_t count;
-        size_t hashed;  // keys whose place in the index is on its way
-        size_t guessed; // of them, those whose entry is on its way
         size_t done;
-        uint64_t hashes[CAIRN_SEARCH_AHEAD];
-        uint32_t slots[CAIRN_SEARCH_AHEAD];
+        uint64_t hashes[2 * CAIRN_SEARCH_GROUP];
+        struct cairn_block *blocks[2 * CAIRN_SEARCH_GROUP];
         uint16_t space;
 };
 

@@ -18,7 +18,6 @@ enum {
         INDEX_MIN = 1024,
         ID_BITS_MIN = 16,
         REHASH_AHEAD = 16,
-        GUESS_SLOTS = 4,
         LINE_SLOTS = 16,
 };
 #define INDEX_MAX  (1u << 30)
@@ -260,26 +259,20 @@ struct cairn_block *cairn_table_find(const struct cairn_table *table, uint16_t s
         return table->index[at] ? slot_block(table, table->index[at]) : NULL;
 }
 
-void cairn_table_search_init(struct cairn_table_search *search, const struct cairn_table *table,
-                             uint16_t space, const struct cairn_key *keys, size_t count)
-{
-        *search = (struct cairn_table_search){
-            .table = table, .keys = keys, .count = count, .space = space};
-}
-
-// A slot with the key's tag, most likely the key's own; 0: none, most likely. Looks at several
-// slots at once, since where a search ends is nothing that a processor can foresee.
-static uint32_t guess_slot(const struct cairn_table *table, uint64_t hash)
+// A slot with the key's tag, most likely the key's own; 0: there is none. Looks at several slots at
+// once, since where a search ends is nothing that a processor can foresee.
+static inline uint32_t guess_slot(const struct cairn_table *table, uint64_t hash)
 {
         uint32_t tag = slot_tag(table, hash), ids = id_mask(table);
         uint32_t at = (uint32_t)hash & table->index_mask;
-        uint32_t in_line = at % LINE_SLOTS, same = 0;
-        uint32_t before =
-            in_line > LINE_SLOTS - GUESS_SLOTS ? in_line - LINE_SLOTS + GUESS_SLOTS : 0;
-        const uint32_t *slots = &table->index[at - before]; // within one cache line
-        for (uint32_t i = 0; i < GUESS_SLOTS; i++)
-                same |= (uint32_t)((slots[i] ^ tag) - 1 < ids) << i;
-        same &= ~0u << before;
+        uint32_t last = at | (LINE_SLOTS - 1); // in the cache line that was fetched
+        uint32_t from = at < last - 3 ? at : last - 3;
+        const uint32_t *slots = &table->index[from];
+        uint32_t same = (uint32_t)((slots[0] ^ tag) - 1 < ids);
+        same |= (uint32_t)((slots[1] ^ tag) - 1 < ids) << 1;
+        same |= (uint32_t)((slots[2] ^ tag) - 1 < ids) << 2;
+        same |= (uint32_t)((slots[3] ^ tag) - 1 < ids) << 3;
+        same &= ~0u << (at - from);
         if (same)
                 return slots[__builtin_ctz(same)];
         while (table->index[at] && (table->index[at] & ~ids) != tag)
@@ -287,37 +280,66 @@ static uint32_t guess_slot(const struct cairn_table *table, uint64_t hash)
         return table->index[at];
 }
 
-static void fetch_ahead(struct cairn_table_search *search)
+// The steps of a group: its places in the index are fetched, then its entries, then compared.
+static void hash_group(struct cairn_table_search *search, size_t group)
 {
         const struct cairn_table *table = search->table;
-        for (size_t limit = search->done + CAIRN_SEARCH_AHEAD;
-             search->hashed < search->count && search->hashed < limit; search->hashed++) {
-                uint64_t hash = hash_of(table, search->space, &search->keys[search->hashed]);
-                search->hashes[search->hashed % CAIRN_SEARCH_AHEAD] = hash;
+        size_t end = (group + 1) * CAIRN_SEARCH_GROUP;
+        for (size_t i = group * CAIRN_SEARCH_GROUP; i < end && i < search->count; i++) {
+                uint64_t hash = hash_of(table, search->space, &search->keys[i]);
+                search->hashes[i % (2 * CAIRN_SEARCH_GROUP)] = hash;
                 __builtin_prefetch(&table->index[(uint32_t)hash & table->index_mask]);
         }
-        for (size_t limit = search->done + CAIRN_SEARCH_AHEAD / 2;
-             search->guessed < search->hashed && search->guessed < limit; search->guessed++) {
-                size_t place = search->guessed % CAIRN_SEARCH_AHEAD;
+}
+
+static void guess_group(struct cairn_table_search *search, size_t group)
+{
+        const struct cairn_table *table = search->table;
+        size_t end = (group + 1) * CAIRN_SEARCH_GROUP;
+        for (size_t i = group * CAIRN_SEARCH_GROUP; i < end && i < search->count; i++) {
+                size_t place = i % (2 * CAIRN_SEARCH_GROUP);
                 uint32_t slot = guess_slot(table, search->hashes[place]);
-                search->slots[place] = slot;
+                search->blocks[place] = slot ? slot_block(table, slot) : NULL;
                 if (slot)
-                        cairn_block_prefetch(slot_block(table, slot));
+                        cairn_block_prefetch(search->blocks[place]);
         }
+}
+
+static void compare_group(struct cairn_table_search *search, size_t group)
+{
+        size_t end = (group + 1) * CAIRN_SEARCH_GROUP;
+        for (size_t i = group * CAIRN_SEARCH_GROUP; i < end && i < search->count; i++) {
+                size_t place = i % (2 * CAIRN_SEARCH_GROUP);
+                const struct cairn_block *block = search->blocks[place];
+                if (block && !same_key(block, search->space, &search->keys[i])) // of the same tag
+                        search->blocks[place] =
+                            cairn_table_find(search->table, search->space, &search->keys[i]);
+        }
+}
+
+void cairn_table_search_init(struct cairn_table_search *search, const struct cairn_table *table,
+                             uint16_t space, const struct cairn_key *keys, size_t count)
+{
+        search->table = table;
+        search->keys = keys;
+        search->count = count;
+        search->done = 0;
+        search->space = space;
+        hash_group(search, 0);
+        guess_group(search, 0);
+        hash_group(search, 1);
 }
 
 struct cairn_block *cairn_table_search_next(struct cairn_table_search *search)
 {
         assert(search->done < search->count);
-        fetch_ahead(search);
-        size_t place = search->done % CAIRN_SEARCH_AHEAD;
-        const struct cairn_key *key = &search->keys[search->done++];
-        if (!search->slots[place])
-                return NULL;
-        struct cairn_block *block = slot_block(search->table, search->slots[place]);
-        if (same_key(block, search->space, key))
-                return block;
-        return cairn_table_find(search->table, search->space, key); // another key of the same tag
+        if (search->done % CAIRN_SEARCH_GROUP == 0) {
+                size_t group = search->done / CAIRN_SEARCH_GROUP;
+                guess_group(search, group + 1);
+                hash_group(search, group + 2);
+                compare_group(search, group);
+        }
+        return search->blocks[search->done++ % (2 * CAIRN_SEARCH_GROUP)];
 }
 
 int cairn_table_reserve(struct cairn_table *table, uint32_t more)
