@@ -19,6 +19,12 @@ enum {
         CAIRN_CONFIG_DIRECTORIES_MAX = 8,
 };
 
+enum cairn_config_admission {
+        CAIRN_CONFIG_ALWAYS = 0,
+        CAIRN_CONFIG_SECOND_USE = 1,
+        CAIRN_CONFIG_TINYLFU = 2,
+};
+
 enum cairn_config_source {
         CAIRN_CONFIG_DEFAULT,
         CAIRN_CONFIG_FILE,
@@ -44,6 +50,8 @@ struct cairn_config {
         uint64_t ram_bytes;
         uint64_t nvme_bytes;
         uint64_t slab_bytes;
+        uint64_t eviction;      // index of cairn_eviction_name
+        uint64_t admission;     // enum cairn_config_admission
         uint64_t context_bytes; // tails of open contexts, all together
         uint64_t request_bytes; // received requests under way, all together
         uint64_t scorers;
@@ -62,13 +70,12 @@ struct cairn_config {
         uint64_t log_level; // enum cairn_log_level
         uint64_t force_sync_device;
         uint64_t force_buffered;
-        uint64_t nvme_second_use;
         uint64_t views;
         uint64_t view_bytes;  // that leases may pin
         uint64_t ram_check;   // one of so many blocks from RAM is summed again; 0: none
         uint64_t verify_rate; // bytes a second
         uint64_t audit_bytes;
-        uint64_t log_format;  // 1: JSON
+        uint64_t log_format; // 1: JSON
         uint64_t slow_request_ms;
         const char *metrics_address;
         const char *allowed_uids;

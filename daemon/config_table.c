@@ -33,6 +33,14 @@ static const struct cairn_config_choice levels[] = {{"error", CAIRN_LOG_ERROR},
 
 static const struct cairn_config_choice formats[] = {{"text", 0}, {"json", 1}, {NULL, 0}};
 
+// In the order of cairn_eviction_name.
+static const struct cairn_config_choice evictions[] = {
+    {"lru", 0}, {"s3fifo", 1}, {"cost", 2}, {NULL, 0}};
+static const struct cairn_config_choice admissions[] = {{"always", CAIRN_CONFIG_ALWAYS},
+                                                        {"second-use", CAIRN_CONFIG_SECOND_USE},
+                                                        {"tinylfu", CAIRN_CONFIG_TINYLFU},
+                                                        {NULL, 0}};
+
 const struct cairn_config_key cairn_config_keys[] = {
     {"socket", CAIRN_CONFIG_TEXT, 0, AT(socket), "/run/cairn/cairnd.sock", 0, 0, NULL,
      "The Unix socket to listen on, at most 107 bytes (not root: "
@@ -120,8 +128,6 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Use pread and pwrite though io_uring is there.", FIXED},
     {"force_buffered", CAIRN_CONFIG_BOOL, 0, AT(force_buffered), "no", 0, 1, NULL,
      "Do not use O_DIRECT.", FIXED},
-    {"nvme_second_use", CAIRN_CONFIG_BOOL, 0, AT(nvme_second_use), "no", 0, 1, NULL,
-     "Write back only blocks that were used again.", FIXED},
     {"views", CAIRN_CONFIG_BOOL, 0, AT(views), "no", 0, 1, NULL,
      "Let workers map the RAM tier, read-only, and read leased blocks in place. Memory then moves "
      "between spaces and users by whole segments, each a 64th of ram_bytes.",
@@ -133,6 +139,16 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Of so many blocks that RAM gives, one, chosen at random, has its checksums taken again; 1: "
      "each, 0: none. A bad copy is read from NVMe again.",
      LIVE},
+    {"eviction", CAIRN_CONFIG_CHOICE, 0, AT(eviction), "cost", 0, 0, evictions,
+     "Who leaves RAM, and NVMe, when room is needed: the longest unused (lru), what was not used "
+     "again (s3fifo), or what saves the fewest recompute seconds a byte (cost). Leaves before "
+     "their parents, always.",
+     FIXED},
+    {"admission", CAIRN_CONFIG_CHOICE, 0, AT(admission), "always", 0, 0, admissions,
+     "Which blocks are written back to NVMe: all (always), those used again while in RAM "
+     "(second-use), or those put or used twice of late (tinylfu). Puts that ask for the disk are "
+     "written whatever it is.",
+     FIXED},
     {"verify_rate", CAIRN_CONFIG_BYTES, 0, AT(verify_rate), "200MiB", 1 * MIB, 1 * TIB, NULL,
      "Bytes a second that Verify reads when it is asked for no other rate.", LIVE},
     {"isa", CAIRN_CONFIG_TEXT, 0, AT(isa), "", 0, 0, NULL,

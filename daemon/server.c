@@ -18,6 +18,8 @@
 #include "daemon/operate.h"
 #include "daemon/sandbox.h"
 #include "daemon/stop_guard.h"
+#include "policy/admission/admission.h"
+#include "policy/eviction/eviction.h"
 #include "policy/landmark/landmark.h"
 #include "proto/status.h"
 
@@ -308,8 +310,11 @@ static int open_store(struct cairn_server *server)
             .commit_delay_us = (uint32_t)config->commit_delay_us,
             .force_sync_device = config->force_sync_device != 0,
             .force_buffered = config->force_buffered != 0,
-            .nvme_second_use = config->nvme_second_use != 0,
             .views = config->views != 0,
+            .eviction = cairn_eviction_by_name(cairn_eviction_name(config->eviction)),
+            .admission = config->admission == CAIRN_CONFIG_SECOND_USE ? &cairn_admission_second_use
+                         : config->admission == CAIRN_CONFIG_TINYLFU  ? &cairn_admission_tinylfu
+                                                                      : NULL,
             .executor = cairn_scorer_executor(server->scorer),
             .now_ms = store_clock,
             .wall_ms = store_wall_clock,

@@ -85,6 +85,14 @@ void cairn_eviction_unhold(struct cairn_eviction_node *node)
                 tell_if_free(node);
 }
 
+void cairn_eviction_set_held(struct cairn_eviction_node *node, bool held)
+{
+        if (held && node->holds == 0)
+                cairn_eviction_hold(node);
+        else if (!held && node->holds > 0)
+                cairn_eviction_unhold(node);
+}
+
 bool cairn_eviction_blocked(const struct cairn_eviction_node *node)
 {
         return node->holds > 0 || (node->children > 0 && !node->home->any_order);

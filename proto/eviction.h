@@ -11,6 +11,7 @@
 #ifndef CAIRN_EVICTION_H
 #define CAIRN_EVICTION_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,9 +37,11 @@ struct cairn_eviction_node {
         struct cairn_eviction_node *heap_child;
         double rank;    // of heaps: the lowest leaves first
         uint64_t order; // of its last use; breaks ties
-        uint32_t uses;
+        uint32_t owner; // the caller's, e.g. which block it is of
+        uint16_t uses;
         uint8_t place; // which queue of the policy
 };
+static_assert(sizeof(struct cairn_eviction_node) <= 120, "a million of them cost 120 MB");
 
 struct cairn_eviction_options {
         uint64_t capacity_bytes;    // of the tier; what shares of queues are taken from
@@ -103,6 +106,8 @@ void cairn_eviction_remove(struct cairn_eviction_node *node, enum cairn_eviction
 
 void cairn_eviction_hold(struct cairn_eviction_node *node);
 void cairn_eviction_unhold(struct cairn_eviction_node *node);
+// Held or not, for who keeps count itself. Does nothing where it is so already.
+void cairn_eviction_set_held(struct cairn_eviction_node *node, bool held);
 bool cairn_eviction_blocked(const struct cairn_eviction_node *node);
 
 // The next to go, or NULL when every node is blocked. It stays inserted: remove it as EVICTED, or

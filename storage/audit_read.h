@@ -30,9 +30,9 @@ int cairn_audit_snapshot_take(int directory, const uint8_t *tail, uint64_t tail_
                               struct cairn_audit_snapshot *ret_snapshot);
 void cairn_audit_snapshot_finish(struct cairn_audit_snapshot *snapshot); // zeroed is fine
 
-// Calls on_record for each record that fits, until it answers false (enough) or all were seen. Ascending
-// from `cursor`, or, newest first, descending from below `cursor` (0: the end). *ret_next: where
-// another call goes on; *ret_more: it may find something. CAIRN_EIO, CAIRN_ENOMEM.
+// Calls on_record for each record that fits, until it answers false (enough) or all were seen.
+// Ascending from `cursor`, or, newest first, descending from below `cursor` (0: the end).
+// *ret_next: where another call goes on; *ret_more: it may find something. CAIRN_EIO, CAIRN_ENOMEM.
 struct cairn_audit_search {
         struct cairn_audit_filter filter;
         bool newest_first;

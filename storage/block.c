@@ -1,5 +1,5 @@
-// The life of an entry of the block table: visible or not, parts in RAM, children counted, heaps of
-// what may be evicted, and its end when nobody needs it any more.
+// The life of an entry of the block table: visible or not, parts in RAM, children counted, places
+// among what may be evicted, and its end when nobody needs it any more.
 #include <stdlib.h>
 
 #include "storage/store_internal.h"
@@ -206,6 +206,7 @@ void cairn_part_ready(struct cairn_store *store, struct cairn_block *block, uint
         struct cairn_part_ram *ram = &block->resident->parts[part];
         assert(ram->state == CAIRN_PART_LOADING);
         ram->state = CAIRN_PART_READY;
+        cairn_evict_ram_add(store, block, part);
         if (part == 0) {
                 store->stats.ram_blocks++;
                 block->flags |= CAIRN_BLOCK_RAW;
@@ -220,7 +221,7 @@ void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint3
         struct cairn_space_state *space = cairn_block_space(store, block);
         if (ram->state == CAIRN_PART_NONE)
                 return;
-        cairn_heap_remove(&store->ram_heap[ram->heap_of], &ram->heap);
+        cairn_evict_ram_remove(store, block, part);
         if (part == 0 && ram->state == CAIRN_PART_READY) {
                 store->stats.ram_blocks--;
                 block->flags &= (uint16_t)~CAIRN_BLOCK_RAW;
@@ -260,27 +261,6 @@ static void resident_release(struct cairn_block *block)
         block->resident = NULL;
 }
 
-// The order in which RAM is given up: leaves, then their parents, then what has no other copy; by
-// use within each.
-static bool part_key(const struct cairn_block *block, uint32_t part, uint64_t *ret_key)
-{
-        const struct cairn_part_ram *ram = &block->resident->parts[part];
-        if (ram->state != CAIRN_PART_READY || ram->pins > 0 ||
-            cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_PURGE))
-                return false;
-        uint64_t class = part == 0 && block->children_ram > 0 ? 1 : 0;
-        if (!cairn_block_is(block, CAIRN_BLOCK_STORED)) {
-                if (part != 0 || !cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY) ||
-                    !cairn_block_is(block, CAIRN_BLOCK_VISIBLE) || block->holds > 0 ||
-                    block->refs > 0 || block->children > 0 ||
-                    cairn_block_is(block, CAIRN_BLOCK_LEGAL))
-                        return false;
-                class = CAIRN_KEY_LAST_COPY;
-        }
-        *ret_key = class << CAIRN_KEY_CLASS_SHIFT | block->used;
-        return true;
-}
-
 static void end_block(struct cairn_store *store, struct cairn_block *block)
 {
         if (cairn_block_is(block, CAIRN_BLOCK_PURGE) && cairn_purge_catch(store, block))
@@ -305,32 +285,17 @@ void cairn_block_refresh(struct cairn_store *store, struct cairn_block *block)
 {
         if (cairn_block_is(block, CAIRN_BLOCK_GHOST))
                 return;
-        struct cairn_space_state *space = cairn_block_space(store, block);
-        bool visible = cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
+        cairn_evict_place_nvme(store, block);
+        cairn_expire_place(store, block);
         bool idle = block->holds == 0 && block->refs == 0;
-        // Out of memory, it stays out of the heap until the next change.
-        if (visible && idle && block->children == 0 && cairn_block_is(block, CAIRN_BLOCK_STORED) &&
-            !cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_LEGAL))
-                (void)cairn_heap_set(&space->heap, &block->heap, block->used);
-        else
-                cairn_heap_remove(&space->heap, &block->heap);
         if (idle && cairn_block_is(block, CAIRN_BLOCK_STALE)) {
                 end_block(store, block);
                 return;
         }
         if (!block->resident)
                 return;
-        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
-                uint64_t key;
-                struct cairn_part_ram *ram = &block->resident->parts[i];
-                bool may_go = part_key(block, i, &key);
-                uint8_t heap_of = i == 0 && block->resident->cold ? CAIRN_HEAP_COLD : (uint8_t)i;
-                if (!may_go || heap_of != ram->heap_of)
-                        cairn_heap_remove(&store->ram_heap[ram->heap_of], &ram->heap);
-                ram->heap_of = heap_of;
-                if (may_go)
-                        (void)cairn_heap_set(&store->ram_heap[heap_of], &ram->heap, key);
-        }
+        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++)
+                cairn_evict_place_ram(store, block, i);
         resident_release(block);
 }
 
@@ -343,8 +308,10 @@ static void on_forgotten(struct cairn_catalog_op *catalog_op, int status)
         struct cairn_block *block = op->block;
         store->ops_pending--;
         block->refs--;
-        if (op->evicting)
+        if (op->evicting) {
                 cairn_block_space(store, block)->evicting--;
+                cairn_block_owner(store, block)->evicting--;
+        }
         if (status != CAIRN_OK) {
                 cairn_writer_error(store, status);
                 struct cairn_block *other =
@@ -388,8 +355,10 @@ void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, st
         op->op.block.space_id = cairn_block_space(store, block)->id;
         op->op.block.key = block->key;
         op->op.on_done = on_forgotten;
-        if (op->evicting)
+        if (op->evicting) {
                 cairn_block_space(store, block)->evicting++;
+                cairn_block_owner(store, block)->evicting++;
+        }
         store->ops_pending++;
         cairn_catalog_submit(store->catalog, &op->op, op->evicting);
 }

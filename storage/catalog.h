@@ -94,8 +94,8 @@ struct cairn_catalog_visitor {
         void *arg;
         int (*on_note)(void *arg, const struct cairn_note *note); // may be NULL
 };
-// Every space, every note, then every block. Records that fail their checksum are skipped and counted. Before
-// start.
+// Every space, every note, then every block. Records that fail their checksum are skipped and
+// counted. Before start.
 int cairn_catalog_load(struct cairn_catalog *catalog, const struct cairn_catalog_visitor *visitor,
                        uint64_t *ret_bad_count);
 // True when the catalog was made by this opening: the slab files may hold blocks that it does not

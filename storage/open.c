@@ -25,11 +25,10 @@ static int fill_options(struct cairn_store *store, const struct cairn_store_opti
 {
         if (options->directories_count == 0 ||
             options->directories_count > CAIRN_STORE_DIRECTORIES_MAX || !options->executor ||
-            !options->now_ms || options->ram_bytes == 0 ||
-            (options->eviction && strcmp(options->eviction, "lru") != 0)) {
+            !options->now_ms || options->ram_bytes == 0 || !options->eviction) {
                 snprintf(ret_text, CAIRN_TEXT_BYTES_MAX,
-                         "the store needs 1 to %d directories, ram_bytes above 0 and the eviction "
-                         "policy lru",
+                         "the store needs 1 to %d directories, ram_bytes above 0 and an eviction "
+                         "policy",
                          CAIRN_STORE_DIRECTORIES_MAX);
                 return CAIRN_EINVAL;
         }
@@ -158,6 +157,15 @@ static int open_memory(struct cairn_store *store, const struct cairn_store_inter
         if (seed == 0 && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
                 seed = (uint64_t)getpid();
         int status = cairn_table_init(&store->table, expected, seed);
+        const struct cairn_admission_ops *admission = store->options.admission;
+        if (admission) {
+                store->admission =
+                    aligned_alloc(16, (admission->state_bytes(expected) + 31) / 16 * 16);
+                if (store->admission)
+                        admission->init(store->admission, expected);
+                else
+                        status = CAIRN_ENOMEM;
+        }
         if (status == CAIRN_OK)
                 status =
                     cairn_ram_create(store->options.ram_bytes, store->options.views, &store->ram);
@@ -329,8 +337,9 @@ void cairn_store_abandon(struct cairn_store *store)
         free(store->spaces);
         if (store->tenants)
                 cairn_tenants_finish(store);
-        for (int i = 0; i < CAIRN_HEAP_COUNT; i++)
-                cairn_heap_finish(&store->ram_heap[i]);
+        cairn_heap_finish(&store->expiries);
+        cairn_evict_nodes_finish(store);
+        free(store->admission);
         cairn_ram_destroy(store->ram);
         cairn_table_finish(&store->table);
         cairn_gone_destroy(store->gone);

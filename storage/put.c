@@ -12,16 +12,22 @@ static struct cairn_put **bucket_of(struct cairn_store *store, uint16_t space,
         return &store->puts[(word >> 40) % CAIRN_PUTS_HASH];
 }
 
+// The put of this very block, or with NULL the one of the key that is being filled.
 static struct cairn_put *find_active(struct cairn_store *store, uint16_t space,
-                                     const struct cairn_key *key)
+                                     const struct cairn_key *key, const struct cairn_block *block)
 {
         struct cairn_put *put = *bucket_of(store, space, key);
-        while (put && (put->block->space != space || !cairn_key_equal(&put->block->key, key)))
-                put = put->next_same;
-        return put;
+        for (; put; put = put->next_same) {
+                const struct cairn_block *of = put->block;
+                bool filling = !cairn_block_is(of, CAIRN_BLOCK_VISIBLE | CAIRN_BLOCK_STALE);
+                if (block ? of == block
+                          : filling && of->space == space && cairn_key_equal(&of->key, key))
+                        return put;
+        }
+        return NULL;
 }
 
-static void active_add(struct cairn_store *store, struct cairn_put *put)
+void cairn_put_active_add(struct cairn_store *store, struct cairn_put *put)
 {
         struct cairn_put **bucket = bucket_of(store, put->block->space, &put->block->key);
         put->next_same = *bucket;
@@ -30,7 +36,37 @@ static void active_add(struct cairn_store *store, struct cairn_put *put)
         store->puts_active++;
 }
 
-// Takes it out of the hash; what waited for it goes on.
+static void follow(struct cairn_store *store, struct cairn_put *put,
+                   struct cairn_put_begin *request)
+{
+        struct cairn_put_begin **last = &put->followers;
+        while (*last)
+                last = &(*last)->next;
+        request->next = NULL;
+        *last = request;
+        store->deadlines += request->deadline_ms > 0;
+}
+
+// What waited for the put looks again. Who asked for a write of what RAM had alone is told how it
+// ended.
+static void followers_go(struct cairn_store *store, struct cairn_put *put)
+{
+        struct cairn_put_begin *follower = put->followers;
+        put->followers = NULL;
+        while (follower) {
+                struct cairn_put_begin *next = follower->next;
+                store->deadlines -= follower->deadline_ms > 0;
+                if (cairn_block_is(put->block, CAIRN_BLOCK_VISIBLE) && follower->wrote &&
+                    put->write_status != CAIRN_OK) {
+                        follower->refusal = put->refusal;
+                        cairn_begin_ready(store, follower, put->write_status, NULL);
+                } else {
+                        cairn_put_begin_step(store, follower);
+                }
+                follower = next;
+        }
+}
+
 static void active_remove(struct cairn_store *store, struct cairn_put *put)
 {
         if (!put->active)
@@ -41,14 +77,7 @@ static void active_remove(struct cairn_store *store, struct cairn_put *put)
         *link = put->next_same;
         put->active = false;
         store->puts_active--;
-        struct cairn_put_begin *follower = put->followers;
-        put->followers = NULL;
-        while (follower) {
-                struct cairn_put_begin *next = follower->next;
-                store->deadlines -= follower->deadline_ms > 0;
-                cairn_put_begin_step(store, follower);
-                follower = next;
-        }
+        followers_go(store, put);
 }
 
 void cairn_begin_ready(struct cairn_store *store, struct cairn_put_begin *request, int status,
@@ -75,10 +104,7 @@ static struct cairn_block *visible_at(struct cairn_store *store, uint16_t space,
         if (block->expires_ms == 0 || cairn_store_now(store) < block->expires_ms ||
             cairn_block_is(block, CAIRN_BLOCK_LEGAL))
                 return block;
-        store->stats.deleted++;
-        struct cairn_audit_record record;
-        cairn_audit_describe(store, block, CAIRN_AUDIT_EVICT, CAIRN_AUDIT_EXPIRED, &record);
-        cairn_block_forget(store, block, NULL, &record);
+        cairn_expire(store, block);
         return NULL;
 }
 
@@ -150,49 +176,18 @@ void cairn_store_put_begin(struct cairn_store *store, struct cairn_put_begin *re
 {
         request->next = NULL;
         request->internal = NULL;
+        request->refusal = CAIRN_REFUSAL_NONE;
+        request->wrote = false;
         store->stats.puts++;
         cairn_put_begin_step(store, request);
 }
 
-void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *request)
-{
-        struct cairn_space_state *space = cairn_space_by_id(store, request->space);
-        int status = CAIRN_EAGAIN;
-        if (!space)
-                status = CAIRN_ENOENT;
-        else if (store->draining || store->closing)
-                status = CAIRN_ECANCELLED;
-        else if (visible_at(store, space->index, &request->key))
-                status = CAIRN_EEXIST;
-        struct cairn_put *other = NULL;
-        if (status == CAIRN_EAGAIN)
-                other = find_active(store, space->index, &request->key);
-        if (other) {
-                struct cairn_put_begin **last = &other->followers;
-                while (*last)
-                        last = &(*last)->next;
-                request->next = NULL;
-                *last = request;
-                store->deadlines += request->deadline_ms > 0;
-                return;
-        }
-        // First come, first served: those who wait for RAM go before.
-        if (status == CAIRN_EAGAIN && !store->wait_first)
-                status = cairn_put_try(store, request);
-        if (status == CAIRN_EAGAIN)
-                status = cairn_wait_add(store, &(struct cairn_wait){.begin = request});
-        if (status < CAIRN_OK)
-                cairn_begin_ready(store, request, status, NULL);
-}
-
 static struct cairn_put *put_create(struct cairn_store *store, struct cairn_space_state *space,
-                                    const struct cairn_tenant *tenant)
+                                    struct cairn_tenant *tenant)
 {
+        struct cairn_pool *pool;
         if (cairn_table_reserve(&store->table, 1 + store->puts_active) != CAIRN_OK ||
-            cairn_heap_reserve(&space->heap, (uint32_t)space->blocks + 1 + store->puts_active) !=
-                CAIRN_OK ||
-            cairn_heap_reserve(&store->ram_heap[0], (uint32_t)store->stats.ram_blocks + 1 +
-                                                        store->puts_active) != CAIRN_OK)
+            cairn_evict_pool_of(store, space, tenant, &pool) != CAIRN_OK)
                 return NULL;
         struct cairn_put *put = calloc(1, sizeof(*put));
         struct cairn_block *block = put ? cairn_table_entry(&store->table, false) : NULL;
@@ -205,7 +200,8 @@ static struct cairn_put *put_create(struct cairn_store *store, struct cairn_spac
         block->owner = tenant->index;
         put->store = store;
         put->block = block;
-        if (!cairn_block_resident(store, block)) {
+        if (cairn_evict_node_reserve(store, block) != CAIRN_OK ||
+            !cairn_block_resident(store, block)) {
                 cairn_table_entry_free(&store->table, block);
                 free(put);
                 return NULL;
@@ -235,13 +231,33 @@ static bool possible(const struct cairn_store *store, const struct cairn_layout 
         return layout->part_bytes[1] == 0 || cairn_ram_possible(store->ram, layout->slot_bytes);
 }
 
-int cairn_put_try(struct cairn_store *store, struct cairn_put_begin *request)
+// Refuses what could never be had, whatever is evicted.
+static int check_room(struct cairn_store *store, struct cairn_put_begin *request,
+                      const struct cairn_space_state *space, struct cairn_tenant *tenant)
 {
-        struct cairn_space_state *space = cairn_space_by_id(store, request->space);
+        uint64_t bytes = space->layout.part_bytes[0] + space->layout.part_bytes[1];
         if (!possible(store, &space->layout))
                 return CAIRN_ENOMEM;
-        struct cairn_tenant *tenant;
-        int status = cairn_tenant_of(store, request->tenant, &tenant);
+        if (tenant->quota.ram_bytes > 0 && bytes > tenant->quota.ram_bytes)
+                request->refusal = CAIRN_REFUSAL_RAM_QUOTA;
+        else if (bytes > cairn_evict_ram_attainable(store, tenant))
+                request->refusal = CAIRN_REFUSAL_GUARANTEES;
+        else
+                return CAIRN_OK;
+        cairn_tenant_refused(store, &(struct cairn_refused){.tenant = tenant,
+                                                            .refusal = request->refusal,
+                                                            .space = space->id,
+                                                            .key = request->key,
+                                                            .bytes = bytes,
+                                                            .request = request->request,
+                                                            .connection = request->connection});
+        return CAIRN_ENOSPC;
+}
+
+static int put_try(struct cairn_store *store, struct cairn_put_begin *request,
+                   struct cairn_space_state *space, struct cairn_tenant *tenant)
+{
+        int status = check_room(store, request, space, tenant);
         if (status != CAIRN_OK)
                 return status;
         struct cairn_put *put = put_create(store, space, tenant);
@@ -250,6 +266,7 @@ int cairn_put_try(struct cairn_store *store, struct cairn_put_begin *request)
         struct cairn_block *block = put->block;
         block->key = request->key;
         block->parent = request->parent;
+        cairn_evict_node_init(store, block, request->recompute_us);
         status = cairn_part_take(store, block, 0);
         if (status == CAIRN_OK && space->layout.part_bytes[1] > 0)
                 status = cairn_part_take(store, block, 1);
@@ -264,14 +281,72 @@ int cairn_put_try(struct cairn_store *store, struct cairn_put_begin *request)
         put->ack = request->ack;
         put->ttl_ms = request->ttl_ms;
         put->recompute_us = request->recompute_us;
+        put->request_id = request->request;
+        put->connection_id = request->connection;
         for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
                 if (space->layout.part_bytes[i] > 0)
                         cairn_part_prepare(&space->layout, i, block->resident->parts[i].slot.bytes);
         }
         cairn_block_child_add(store, block);
-        active_add(store, put);
+        cairn_put_active_add(store, put);
         cairn_begin_ready(store, request, CAIRN_OK, put);
         return CAIRN_OK;
+}
+
+// ACK_DISK of a block that is visible, but in RAM alone: waits for the write that is under way, or
+// asks for one.
+static int wait_for_write(struct cairn_store *store, struct cairn_block *block,
+                          struct cairn_put_begin *request)
+{
+        struct cairn_put *put = find_active(store, block->space, &block->key, block);
+        if (!put) {
+                put = cairn_writer_requeue(store, block);
+                request->wrote = true;
+        }
+        if (!put)
+                return CAIRN_ENOMEM;
+        follow(store, put, request);
+        return CAIRN_OK;
+}
+
+static int begin(struct cairn_store *store, struct cairn_put_begin *request, bool turn)
+{
+        struct cairn_space_state *space = cairn_space_by_id(store, request->space);
+        struct cairn_tenant *tenant;
+        if (!space)
+                return CAIRN_ENOENT;
+        struct cairn_block *block = visible_at(store, space->index, &request->key);
+        if (block && cairn_block_is(block, CAIRN_BLOCK_STORED))
+                return CAIRN_EEXIST;
+        if (store->draining || store->closing)
+                return CAIRN_ECANCELLED;
+        if (block)
+                return request->ack == CAIRN_ACK_DISK ? wait_for_write(store, block, request)
+                                                      : CAIRN_EEXIST;
+        struct cairn_put *other = find_active(store, space->index, &request->key, NULL);
+        if (other) {
+                follow(store, other, request);
+                return CAIRN_OK;
+        }
+        int status = cairn_tenant_of(store, request->tenant, &tenant);
+        // First come, first served: those who wait for RAM go before.
+        if (status == CAIRN_OK && !turn && cairn_wait_before(store, tenant))
+                return CAIRN_EAGAIN;
+        return status == CAIRN_OK ? put_try(store, request, space, tenant) : status;
+}
+
+int cairn_put_turn(struct cairn_store *store, struct cairn_put_begin *request)
+{
+        return begin(store, request, true);
+}
+
+void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *request)
+{
+        int status = begin(store, request, false);
+        if (status == CAIRN_EAGAIN)
+                status = cairn_wait_add(store, &(struct cairn_wait){.begin = request});
+        if (status < CAIRN_OK)
+                cairn_begin_ready(store, request, status, NULL);
 }
 
 static void *put_layer(struct cairn_put *put, uint32_t part, uint32_t layer)
@@ -342,6 +417,8 @@ static void callback(struct cairn_store *store, struct cairn_put *put, int statu
         struct cairn_op *op = cairn_op_reserved(store);
         op->on_status = put->on_committed;
         op->arg = put->arg;
+        op->tenant = cairn_block_owner(store, put->block);
+        op->refusal = status == CAIRN_ENOSPC ? put->refusal : CAIRN_REFUSAL_NONE;
         put->on_committed = NULL;
         cairn_op_ready(op, status);
 }
@@ -365,7 +442,7 @@ void cairn_store_put_commit(struct cairn_store *store, struct cairn_put *put,
         cairn_block_set_flag(store, block, CAIRN_BLOCK_DIRTY, true);
         if (put->ack == CAIRN_ACK_MEMORY) {
                 cairn_block_publish(store, block);
-                active_remove(store, put);
+                followers_go(store, put); // it stays for those who want it on disk
                 callback(store, put, CAIRN_OK);
         }
         cairn_writer_queue(store, put);

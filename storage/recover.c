@@ -234,7 +234,10 @@ int cairn_recover_block(struct cairn_store *store, uint32_t slab,
 {
         struct cairn_space_state *space = store->spaces[store->slabs[slab]->space];
         struct cairn_tenant *tenant;
+        struct cairn_pool *pool;
         int status = cairn_tenant_of(store, record->tenant, &tenant);
+        if (status == CAIRN_OK)
+                status = cairn_evict_pool_of(store, space, tenant, &pool);
         if (status != CAIRN_OK)
                 return status;
         if (!cairn_slab_mark(store->slabs[slab], record->slot))
@@ -247,7 +250,7 @@ int cairn_recover_block(struct cairn_store *store, uint32_t slab,
         if (cairn_table_reserve(&store->table, 2) != CAIRN_OK)
                 return CAIRN_ENOMEM;
         struct cairn_block *block = cairn_table_entry(&store->table, false);
-        if (!block)
+        if (!block || cairn_evict_node_reserve(store, block) != CAIRN_OK)
                 return CAIRN_ENOMEM;
         block->key = record->key;
         block->parent = record->parent;
@@ -259,6 +262,7 @@ int cairn_recover_block(struct cairn_store *store, uint32_t slab,
         block->slab = slab;
         block->slot = record->slot;
         cairn_block_slot_taken(store, block);
+        cairn_evict_node_init(store, block, record->recompute_us);
         block->flags |= CAIRN_BLOCK_RECORD;
         // The clock has no meaning across starts: a time to live begins anew.
         if (record->ttl_ms > 0)
@@ -305,8 +309,40 @@ static bool parent_is_younger(const struct cairn_store *store, const struct cair
         return parent && parent->generation > block->generation;
 }
 
-// Parents and places in the eviction heaps, once all blocks are there: no ghost is made in vain.
-static void link_blocks(struct cairn_store *store)
+struct by_use {
+        uint64_t used;
+        uint32_t id;
+};
+
+static int compare_use(const void *a, const void *b)
+{
+        uint64_t x = ((const struct by_use *)a)->used, y = ((const struct by_use *)b)->used;
+        return x < y ? -1 : x > y;
+}
+
+// Policies see the blocks in the order of their last use.
+static int place_blocks(struct cairn_store *store)
+{
+        uint32_t entries = cairn_table_entries(&store->table);
+        uint32_t count = 0;
+        struct by_use *order = malloc((store->stats.blocks + 1) * sizeof(*order));
+        if (!order)
+                return CAIRN_ENOMEM;
+        for (uint32_t id = 0; id < entries; id++) {
+                const struct cairn_block *block = cairn_table_at(&store->table, id);
+                if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
+                        order[count++] = (struct by_use){block->used, id};
+        }
+        assert(count == store->stats.blocks);
+        qsort(order, count, sizeof(*order), compare_use);
+        for (uint32_t i = 0; i < count; i++)
+                cairn_block_refresh(store, cairn_table_at(&store->table, order[i].id));
+        free(order);
+        return CAIRN_OK;
+}
+
+// Parents and places in the evictions, once all blocks are there: no ghost is made in vain.
+static int link_blocks(struct cairn_store *store)
 {
         uint32_t entries = cairn_table_entries(&store->table);
         for (int younger = 0; younger < 2; younger++) {
@@ -320,12 +356,7 @@ static void link_blocks(struct cairn_store *store)
                                 (void)cairn_block_child_count(store, block); // refreshed below
                 }
         }
-        entries = cairn_table_entries(&store->table);
-        for (uint32_t id = 0; id < entries; id++) {
-                struct cairn_block *block = cairn_table_at(&store->table, id);
-                if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
-                        cairn_block_refresh(store, block);
-        }
+        return place_blocks(store);
 }
 
 static int on_note(void *arg, const struct cairn_note *note)
@@ -366,7 +397,7 @@ int cairn_recover(struct cairn_store *store, char *ret_text)
         if (status == CAIRN_OK && cairn_catalog_fresh(store->catalog))
                 status = cairn_rebuild_blocks(store);
         if (status == CAIRN_OK)
-                link_blocks(store);
+                status = link_blocks(store);
         if (status == CAIRN_OK)
                 cairn_legal_load(store);
         free(recovery.by_number);

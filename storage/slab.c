@@ -270,35 +270,21 @@ static void take_from(struct cairn_store *store, struct cairn_slab *slab, uint32
         assert(!"a slab with free slots has none");
 }
 
-// The space whose oldest leaf is the oldest of all gives up blocks, a slab's worth at a time at
-// most, until a slab of it is empty.
-static bool evict_elsewhere(struct cairn_store *store)
-{
-        struct cairn_space_state *oldest = NULL;
-        for (uint32_t i = 0; i < store->spaces_count; i++) {
-                struct cairn_space_state *space = store->spaces[i];
-                const struct cairn_heap_item *top = cairn_heap_top(&space->heap);
-                if (space->evicting > 0)
-                        return true;
-                if (top && (!oldest || top->key < cairn_heap_top(&oldest->heap)->key))
-                        oldest = space;
-        }
-        if (!oldest)
-                return false;
-        uint32_t slots = cairn_slab_slots_of(store, &oldest->layout);
-        return cairn_evict_nvme(store, oldest,
-                                slots < CAIRN_EVICT_BATCH_MAX ? slots : CAIRN_EVICT_BATCH_MAX) > 0;
-}
-
 void cairn_slab_shrink(struct cairn_store *store)
 {
         if (store->slab_bytes_total > store->options.nvme_bytes && !remove_empty(store))
-                (void)evict_elsewhere(store); // what is held goes when it is let go
+                (void)cairn_evict_elsewhere(store, NULL,
+                                            NULL); // what is held goes when it is let go
 }
 
 enum cairn_slab_answer cairn_slab_take(struct cairn_store *store, struct cairn_space_state *space,
-                                       uint32_t *ret_slab, uint32_t *ret_slot)
+                                       struct cairn_tenant *tenant, uint32_t *ret_slab,
+                                       uint32_t *ret_slot)
 {
+        uint64_t slot_bytes = space->layout.slot_bytes;
+        if (cairn_evict_over_quota(tenant, slot_bytes))
+                return cairn_evict_own(store, tenant, slot_bytes) ? CAIRN_SLAB_WAIT
+                                                                  : CAIRN_SLAB_NONE;
         for (uint32_t i = 0; space->free_slots > 0 && i < store->slabs_count; i++) {
                 struct cairn_slab *slab = store->slabs[i];
                 if (!slab || slab->state != CAIRN_SLAB_OPEN || slab->space != space->index ||
@@ -314,11 +300,17 @@ enum cairn_slab_answer cairn_slab_take(struct cairn_store *store, struct cairn_s
                 return CAIRN_SLAB_WAIT;
         uint32_t wanted =
             space->write_count < CAIRN_EVICT_BATCH_MAX ? space->write_count : CAIRN_EVICT_BATCH_MAX;
-        if (cairn_evict_nvme(store, space, wanted ? wanted : 1) > 0)
-                return CAIRN_SLAB_WAIT;
         // The disk refuses files for a while: removing more would not help this space.
         bool refused = store->full && cairn_store_now(store) < store->full_ms + CAIRN_NVME_RETRY_MS;
-        if (!refused && space->nvme_bytes == 0 && (remove_empty(store) || evict_elsewhere(store)))
+        // What it is guaranteed others give up, rather than it its own.
+        bool owed = tenant->nvme_bytes + slot_bytes <= tenant->quota.nvme_guaranteed_bytes;
+        if (!refused && owed &&
+            (remove_empty(store) || cairn_evict_elsewhere(store, tenant, space)))
+                return CAIRN_SLAB_WAIT;
+        if (cairn_evict_nvme(store, space, tenant, wanted ? wanted : 1) > 0)
+                return CAIRN_SLAB_WAIT;
+        if (!refused && space->nvme_bytes == 0 &&
+            (remove_empty(store) || cairn_evict_elsewhere(store, tenant, NULL)))
                 return CAIRN_SLAB_WAIT;
         return CAIRN_SLAB_NONE;
 }

@@ -57,7 +57,7 @@ int cairn_space_add(struct cairn_store *store, const struct cairn_catalog_space 
 void cairn_spaces_finish(struct cairn_store *store)
 {
         for (uint32_t i = 0; i < store->spaces_count; i++) {
-                cairn_heap_finish(&store->spaces[i]->heap);
+                cairn_evict_pools_finish(store->spaces[i]);
                 free(store->spaces[i]->description);
                 free(store->spaces[i]);
         }

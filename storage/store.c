@@ -10,6 +10,10 @@
 
 #include "storage/store_internal.h"
 
+enum {
+        TIMER_MS_MAX = 3600 * 1000 // then it looks again
+};
+
 uint64_t cairn_store_now(const struct cairn_store *store)
 {
         return store->options.now_ms(store->options.clock);
@@ -145,8 +149,13 @@ static void run_begins(struct cairn_store *store)
                 struct cairn_put_begin *next = request->next;
                 intptr_t answer = (intptr_t)request->internal;
                 bool failed = answer < 0 && answer > -CAIRN_STATUS_COUNT;
+                struct cairn_tenant *tenant =
+                    request->refusal ? cairn_tenant_find(store, request->tenant) : NULL;
+                if (tenant)
+                        cairn_tenant_explain(store, tenant, request->refusal);
                 request->on_begun(request, failed ? (int)answer : CAIRN_OK,
                                   failed ? NULL : (struct cairn_put *)answer);
+                store->refusal = NULL;
                 request = next;
         }
 }
@@ -160,10 +169,13 @@ static void run_ops(struct cairn_store *store)
                 struct cairn_op *next = op->next;
                 struct cairn_op copy = *op;
                 cairn_op_free(store, op);
+                if (copy.refusal)
+                        cairn_tenant_explain(store, copy.tenant, copy.refusal);
                 if (copy.on_space)
                         copy.on_space(copy.arg, copy.status, copy.value);
                 else if (copy.on_status)
                         copy.on_status(copy.arg, copy.status);
+                store->refusal = NULL;
                 op = next;
         }
 }
@@ -183,18 +195,28 @@ static void check_drained(struct cairn_store *store)
                    idle && store->ram_only == 0 ? CAIRN_OK : CAIRN_EDEADLINE);
 }
 
-// A coarse clock runs only while something waits for it.
-static void set_tick(struct cairn_store *store)
+// A coarse clock runs only while something waits for it; else the timer waits for the first block
+// that expires.
+static void set_timer(struct cairn_store *store)
 {
-        bool wanted = store->deadlines > 0 || store->written_first || store->on_drained ||
-                      store->ram_only > 0 || store->writes_queued > 0;
-        if (wanted == store->ticking)
+        bool tick = store->deadlines > 0 || store->written_first || store->on_drained ||
+                    store->ram_only > 0 || store->writes_queued > 0;
+        const struct cairn_heap_item *first = cairn_heap_top(&store->expiries);
+        uint64_t wanted = tick ? UINT64_MAX : first ? first->key : 0;
+        if (wanted == store->timer_for)
                 return;
-        store->ticking = wanted;
+        store->timer_for = wanted;
         struct itimerspec spec = {0};
-        if (wanted) {
+        if (tick) {
                 spec.it_interval.tv_nsec = CAIRN_TICK_MS * 1000000l;
                 spec.it_value = spec.it_interval;
+        } else if (first) {
+                uint64_t now_ms = cairn_store_now(store);
+                uint64_t wait_ms = first->key > now_ms ? first->key - now_ms : 1;
+                if (wait_ms > TIMER_MS_MAX)
+                        wait_ms = TIMER_MS_MAX;
+                spec.it_value.tv_sec = (time_t)(wait_ms / 1000);
+                spec.it_value.tv_nsec = (long)(wait_ms % 1000) * 1000000l;
         }
         (void)timerfd_settime(store->timer_fd, 0, &spec, NULL); // valid by construction
 }
@@ -204,7 +226,9 @@ void cairn_store_poll(struct cairn_store *store)
         assert(!store->polling);
         store->polling = true;
         uint64_t count;
-        (void)!read(store->timer_fd, &count, sizeof(count)); // empty is fine
+        bool rang = read(store->timer_fd, &count, sizeof(count)) > 0; // empty is fine
+        if (rang && store->timer_for != UINT64_MAX)
+                store->timer_for = 0; // it rings once
         for (int round = 0; round < CAIRN_POLL_ROUNDS_MAX; round++) {
                 if (store->woken)
                         (void)!read(store->wake_fd, &count, sizeof(count));
@@ -213,8 +237,10 @@ void cairn_store_poll(struct cairn_store *store)
                 cairn_catalog_reap(store->catalog);
                 cairn_reader_finish(store);
                 cairn_range_finish(store);
+                cairn_expire_due(store);
                 cairn_wait_expire(store);
                 cairn_wait_pump(store);
+                cairn_evict_to_quotas(store);
                 cairn_writer_pump(store);
                 cairn_purge_pump(store);
                 store->device->ops->flush(store->device);
@@ -226,7 +252,7 @@ void cairn_store_poll(struct cairn_store *store)
                 if (!store->woken)
                         break;
         }
-        set_tick(store);
+        set_timer(store);
         store->polling = false;
 }
 

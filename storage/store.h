@@ -24,6 +24,8 @@
 #include "proto/status.h"
 #include "storage/executor.h"
 
+struct cairn_admission_ops; // proto/admission.h
+struct cairn_eviction_ops;  // proto/eviction.h
 struct cairn_store;
 struct cairn_block; // an entry of the block table: held, it stays findable
 struct cairn_put;   // a block being written: invisible until committed
@@ -59,11 +61,11 @@ struct cairn_store_options {
         uint32_t commit_batch_max; // 0: 1024
         bool force_sync_device;    // pread/pwrite though io_uring is there
         bool force_buffered;       // no O_DIRECT
-        bool nvme_second_use;      // admission: write back only blocks that were used again
-        bool views;           // RAM segments that workers may map: sealed, given back whole alone
-        const char *eviction; // "lru" (the only one so far) or NULL
-        struct cairn_executor *executor;  // required
-        uint64_t (*now_ms)(void *clock);  // monotonic; required
+        bool views; // RAM segments that workers may map: sealed, given back whole alone
+        const struct cairn_eviction_ops *eviction;   // who leaves a tier next; required
+        const struct cairn_admission_ops *admission; // what is worth a write to NVMe; NULL: all
+        struct cairn_executor *executor;             // required
+        uint64_t (*now_ms)(void *clock);             // monotonic; required
         uint64_t (*wall_ms)(void *clock); // since 1970, for the audit; NULL: its times are 0
         void *clock;
         uint64_t audit_bytes; // bound of the audit's files; 0: no audit
@@ -278,16 +280,21 @@ struct cairn_put_begin {
         struct cairn_key key;
         struct cairn_key parent; // zero: a root
         enum cairn_ack ack;
-        uint64_t recompute_us;        // 0: unknown
-        uint64_t ttl_ms;              // 0: for ever
-        uint64_t deadline_ms;         // 0: none
+        uint64_t recompute_us; // 0: unknown
+        uint64_t ttl_ms;       // 0: for ever
+        uint64_t deadline_ms;  // 0: none
+        uint64_t request;      // who asked, for the audit's record of a refusal
+        uint64_t connection;
         struct cairn_put_begin *next; // the store's
         void *internal;               // the store's
+        uint32_t refusal;             // the store's
+        bool wrote;                   // the store's: it asked for the write that it waits for
 };
 // Reserves RAM (waiting for eviction and write-back, in order of arrival) for one block. Statuses:
 //   CAIRN_OK        fill the put, then commit or abort
 //   CAIRN_EEXIST    visible already, or another put of the same key committed while this one
-//                   waited; after a put with ACK_MEMORY it may still be on its way to NVMe
+//                   waited; asked with ACK_DISK, it is on NVMe too: a block that was in memory
+//                   alone has been written meanwhile, or its failure is told
 //   CAIRN_ENOENT    no such space
 //   CAIRN_ENOSPC, CAIRN_ENOMEM, CAIRN_EDEADLINE, CAIRN_ECANCELLED
 // Two puts of one key at once: the second waits for the first; if that aborts, the second goes on.
@@ -348,6 +355,9 @@ struct cairn_store_tenant_info {
         uint64_t refused_quota;                     // puts
         uint64_t refused_admission;                 // blocks that were not written to NVMe, as yet
 };
+// Inside on_begun and on_committed with CAIRN_ENOSPC: which quota left no room, and what helps;
+// NULL: none, the tier itself is full. Lives for the callback.
+const char *cairn_store_refusal(const struct cairn_store *store);
 // Tenants that have, or had, blocks or a quota.
 size_t cairn_store_tenants_count(const struct cairn_store *store);
 void cairn_store_tenant_info(const struct cairn_store *store, size_t index,
@@ -398,6 +408,7 @@ struct cairn_store_stats {
         uint64_t evicted_ram;
         uint64_t evicted_nvme;
         uint64_t deleted;
+        uint64_t expired;
         uint64_t commits;
         uint64_t recovered_blocks; // found at start
         uint64_t recovered_orphans;

@@ -13,10 +13,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "proto/admission.h"
 #include "proto/audit_record.h"
 #include "storage/buffer.h"
 #include "storage/catalog.h"
 #include "storage/device.h"
+#include "storage/evict.h"
 #include "storage/gone.h"
 #include "storage/heap.h"
 #include "storage/ram.h"
@@ -43,20 +45,21 @@ enum {
 // ---- the block table ----
 
 enum cairn_block_flag {
-        CAIRN_BLOCK_GHOST = 1 << 0,     // a parent that is not here: counts children alone
-        CAIRN_BLOCK_VISIBLE = 1 << 1,   // in the table
-        CAIRN_BLOCK_STORED = 1 << 2,    // its slot holds it, committed
-        CAIRN_BLOCK_DIRTY = 1 << 3,     // on its way to a slot
-        CAIRN_BLOCK_RAM_ONLY = 1 << 4,  // could not be, or was not worth being, written
-        CAIRN_BLOCK_STALE = 1 << 5,     // was visible, is no more
-        CAIRN_BLOCK_RECORD = 1 << 6,    // a catalog record of it was submitted
-        CAIRN_BLOCK_CHILD = 1 << 7,     // counted in its parent's children
-        CAIRN_BLOCK_CHILD_RAM = 1 << 8, // counted in its parent's children_ram
-        CAIRN_BLOCK_BAD_SLOT = 1 << 9,  // its slot is not to be used again
-        CAIRN_BLOCK_LIVE = 1 << 10,     // the entry is in use
-        CAIRN_BLOCK_RAW = 1 << 13,      // its RAW is ready in RAM
-        CAIRN_BLOCK_LEGAL = 1 << 11,    // under a legal hold: is not evicted, does not expire
-        CAIRN_BLOCK_PURGE = 1 << 12,    // its bytes are overwritten before it ends
+        CAIRN_BLOCK_GHOST = 1 << 0,       // a parent that is not here: counts children alone
+        CAIRN_BLOCK_VISIBLE = 1 << 1,     // in the table
+        CAIRN_BLOCK_STORED = 1 << 2,      // its slot holds it, committed
+        CAIRN_BLOCK_DIRTY = 1 << 3,       // on its way to a slot
+        CAIRN_BLOCK_RAM_ONLY = 1 << 4,    // could not be, or was not worth being, written
+        CAIRN_BLOCK_STALE = 1 << 5,       // was visible, is no more
+        CAIRN_BLOCK_RECORD = 1 << 6,      // a catalog record of it was submitted
+        CAIRN_BLOCK_CHILD = 1 << 7,       // counted in its parent's children
+        CAIRN_BLOCK_CHILD_RAM = 1 << 8,   // counted in its parent's children_ram
+        CAIRN_BLOCK_BAD_SLOT = 1 << 9,    // its slot is not to be used again
+        CAIRN_BLOCK_LIVE = 1 << 10,       // the entry is in use
+        CAIRN_BLOCK_RAW = 1 << 13,        // its RAW is ready in RAM
+        CAIRN_BLOCK_LEGAL = 1 << 11,      // under a legal hold: is not evicted, does not expire
+        CAIRN_BLOCK_PURGE = 1 << 12,      // its bytes are overwritten before it ends
+        CAIRN_BLOCK_UNADMITTED = 1 << 14, // RAM_ONLY, since it was not used often enough
 };
 
 // An entry. One million of them are to fit in 160 MB with the table's index. Look-ups and holds
@@ -67,7 +70,7 @@ struct cairn_block {
         uint32_t holds;
         uint32_t refs;     // the store's own: loads, writes, catalog changes
         uint32_t children; // visible blocks and puts that name it as parent
-        uint32_t heap;     // place in the space's eviction heap
+        uint32_t heap;     // place in store->expiries
         uint32_t id;       // place in the table's entries
         uint16_t space;    // index in store->spaces
         uint16_t flags;
@@ -141,19 +144,6 @@ void cairn_table_replace(struct cairn_table *table, struct cairn_block *ghost,
 
 // ---- RAM ----
 
-// What RAM may give up, each in the order of its use.
-enum cairn_ram_heap {
-        CAIRN_HEAP_RAW = 0,
-        CAIRN_HEAP_CODE = 1,
-        CAIRN_HEAP_COLD = 2, // RAW that came from NVMe, but had rested longer than anything in RAM
-        CAIRN_HEAP_COUNT = 3,
-};
-// A key in them: a class in the upper bits (leaves, their parents, blocks without another copy),
-// then the use.
-enum {
-        CAIRN_KEY_CLASS_SHIFT = 62,
-        CAIRN_KEY_LAST_COPY = 2
-};
 enum cairn_part_state {
         CAIRN_PART_NONE = 0,
         CAIRN_PART_LOADING,
@@ -163,8 +153,9 @@ enum cairn_part_state {
 // One part of a block in RAM.
 struct cairn_part_ram {
         struct cairn_ram_slot slot;
+        struct cairn_eviction_node node; // while READY
         uint32_t pins;
-        uint32_t heap;   // place in store->ram_heap[heap_of]
+        uint32_t heap;   // place in the tenant's heaps[heap_of]
         uint8_t heap_of; // enum cairn_ram_heap
         uint8_t state;
 };
@@ -221,25 +212,12 @@ struct cairn_space_state {
         uint64_t ram_bytes;
         uint64_t nvme_bytes;
         uint64_t free_slots;
-        uint32_t creating;      // slabs under way
-        uint32_t evicting;      // evictions whose catalog change is under way
-        struct cairn_heap heap; // leaves on NVMe that nobody holds, by use
+        uint32_t creating;        // slabs under way
+        uint32_t evicting;        // evictions whose catalog change is under way
+        struct cairn_pool *pools; // one a tenant that has blocks in it
         struct cairn_put *write_first;
         struct cairn_put **write_last;
         uint32_t write_count;
-};
-
-struct cairn_tenant {
-        uint32_t tenant;
-        uint32_t index;
-        struct cairn_quota quota;
-        uint64_t ram_bytes;  // of slots that its blocks' parts and ranges have
-        uint64_t nvme_bytes; // of slots that its blocks have, bad ones too while it has them
-        uint64_t blocks;     // visible
-        uint64_t evicted[CAIRN_AUDIT_REASON_COUNT];
-        uint64_t demoted;
-        uint64_t refused_quota;
-        uint64_t refused_admission;
 };
 
 enum {
@@ -257,9 +235,9 @@ struct cairn_store {
         struct cairn_table table;
         struct cairn_space_state **spaces;
         uint32_t spaces_count;
-        struct cairn_notes *notes; // NULL: none yet
-        struct cairn_legal *legal; // NULL: no hold yet
-        struct cairn_purges *purges; // NULL: none yet
+        struct cairn_notes *notes;     // NULL: none yet
+        struct cairn_legal *legal;     // NULL: no hold yet
+        struct cairn_purges *purges;   // NULL: none yet
         struct cairn_tenant **tenants; // [CAIRN_TENANTS_MAX], in order of arrival
         uint32_t tenants_count;
         struct cairn_slab **slabs;
@@ -268,13 +246,19 @@ struct cairn_store {
         uint64_t slab_bytes_total;
         uint64_t generation;
         uint64_t used;
-        struct cairn_heap ram_heap[CAIRN_HEAP_COUNT];
+        struct cairn_eviction_node **node_chunks; // of blocks, by id
+        uint32_t node_chunks_count;
+        void *admission;            // its state
+        struct cairn_heap expiries; // visible blocks that will expire, by when
+        bool quotas_lowered;        // a tenant has more than it may
+        const char *refusal;        // why, while a callback runs that brings CAIRN_ENOSPC
+        char refusal_text[CAIRN_TEXT_BYTES_MAX];
 
         int epoll_fd;
         int wake_fd;
         int timer_fd;
         bool woken;
-        bool ticking;
+        uint64_t timer_for; // when the timer rings; UINT64_MAX: it ticks; 0: never
         bool polling;
         bool draining;
         bool closing;
@@ -378,6 +362,10 @@ struct cairn_tenant *cairn_tenant_find(const struct cairn_store *store, uint32_t
 // Finds or adds. CAIRN_EBUSY, CAIRN_ENOMEM.
 int cairn_tenant_of(struct cairn_store *store, uint32_t tenant, struct cairn_tenant **ret_tenant);
 void cairn_tenants_finish(struct cairn_store *store);
+// A put that its tenant's quota cannot take: counted, recorded, and told with the status.
+void cairn_tenant_refused(struct cairn_store *store, const struct cairn_refused *refused);
+void cairn_tenant_explain(struct cairn_store *store, const struct cairn_tenant *tenant,
+                          enum cairn_refusal refusal);
 
 // store.c
 void cairn_store_wake(struct cairn_store *store);
@@ -451,17 +439,56 @@ void cairn_audit_emit(struct cairn_store *store, const struct cairn_audit_record
 void cairn_audit_started(struct cairn_store *store);
 void cairn_audit_stopping(struct cairn_store *store);
 
-// evict.c
-// Whether a block that is about to be loaded was used longer ago than the oldest that RAM would
-// give up for it.
+// evict.c: RAM
+// Whether a block that is about to be loaded was used longer ago than what RAM would give up for
+// it.
 bool cairn_evict_is_cold(const struct cairn_store *store, const struct cairn_block *block);
-// A slot for bytes of the tenant, and its end.
+// A slot for bytes of the tenant, and its end. CAIRN_EAGAIN: not now (tenant->short_of_quota says
+// of what it is short). CAIRN_ENOMEM: never.
 int cairn_evict_ram_alloc(struct cairn_store *store, struct cairn_tenant *tenant, uint64_t bytes,
                           struct cairn_ram_slot *ret_slot);
 void cairn_evict_ram_free(struct cairn_store *store, struct cairn_tenant *tenant, uint64_t bytes,
                           struct cairn_ram_slot *slot);
+uint64_t cairn_evict_ram_attainable(const struct cairn_store *store,
+                                    const struct cairn_tenant *tenant);
+bool cairn_evict_ram_to_quota(struct cairn_store *store, struct cairn_tenant *tenant);
+void cairn_evict_ram_add(struct cairn_store *store, struct cairn_block *block, uint32_t part);
+void cairn_evict_ram_remove(struct cairn_store *store, struct cairn_block *block, uint32_t part);
+void cairn_evict_touch(struct cairn_store *store, struct cairn_block *block); // a use
+void cairn_evict_place_ram(struct cairn_store *store, struct cairn_block *block, uint32_t part);
+// The policy, its score and its numbers. `policy` NULL: options.eviction.
+void cairn_audit_decided(const struct cairn_store *store, struct cairn_audit_record *record,
+                         const char *policy, const struct cairn_eviction_reason *reason);
+
+// evict_nvme.c
+int cairn_evict_open(struct cairn_store *store, struct cairn_eviction *eviction,
+                     uint64_t capacity_bytes);
+// A block's node, beside the table: reserved with the entry, filled once the key is known.
+int cairn_evict_node_reserve(struct cairn_store *store, const struct cairn_block *block);
+void cairn_evict_node_init(struct cairn_store *store, struct cairn_block *block,
+                           uint64_t recompute_us);
+struct cairn_eviction_node *cairn_evict_node(const struct cairn_store *store,
+                                             const struct cairn_block *block);
+void cairn_evict_nodes_finish(struct cairn_store *store);
+int cairn_evict_pool_of(struct cairn_store *store, struct cairn_space_state *space,
+                        struct cairn_tenant *tenant, struct cairn_pool **ret_pool);
+void cairn_evict_pools_finish(struct cairn_space_state *space);
+void cairn_evict_place_nvme(struct cairn_store *store, struct cairn_block *block);
+// For `taker` (NULL: the store itself): how many went.
 uint32_t cairn_evict_nvme(struct cairn_store *store, struct cairn_space_state *space,
-                          uint32_t count);
+                          const struct cairn_tenant *taker, uint32_t count);
+// In the space whose next victim is the longest unused, until one of its files is empty. True: some
+// are on their way out.
+bool cairn_evict_elsewhere(struct cairn_store *store, const struct cairn_tenant *taker,
+                           const struct cairn_space_state *but);
+bool cairn_evict_over_quota(const struct cairn_tenant *tenant, uint64_t more_bytes);
+bool cairn_evict_own(struct cairn_store *store, struct cairn_tenant *tenant, uint64_t more_bytes);
+void cairn_evict_to_quotas(struct cairn_store *store); // a step, after one was lowered
+
+// expire.c
+void cairn_expire_place(struct cairn_store *store, struct cairn_block *block);
+void cairn_expire(struct cairn_store *store, struct cairn_block *block); // its time has come
+void cairn_expire_due(struct cairn_store *store);
 
 // slab.c
 enum cairn_slab_answer {
@@ -470,7 +497,8 @@ enum cairn_slab_answer {
         CAIRN_SLAB_NONE
 };
 enum cairn_slab_answer cairn_slab_take(struct cairn_store *store, struct cairn_space_state *space,
-                                       uint32_t *ret_slab, uint32_t *ret_slot);
+                                       struct cairn_tenant *tenant, uint32_t *ret_slab,
+                                       uint32_t *ret_slot);
 void cairn_slab_give(struct cairn_store *store, uint32_t slab, uint32_t slot, bool bad);
 // Takes a slot that is free, until it is given.
 void cairn_slab_borrow(struct cairn_store *store, uint32_t slab, uint32_t slot);
@@ -487,13 +515,18 @@ void cairn_writer_queue(struct cairn_store *store, struct cairn_put *put);
 void cairn_writer_pump(struct cairn_store *store);
 bool cairn_writer_idle(const struct cairn_store *store);
 void cairn_writer_error(struct cairn_store *store, int status); // counts, and raises the alarm
+// Another attempt at a block that is in RAM alone. NULL: no memory.
+struct cairn_put *cairn_writer_requeue(struct cairn_store *store, struct cairn_block *block);
 void cairn_writer_retry(struct cairn_store *store); // what stayed in RAM, when its time has come
 void cairn_put_discard(struct cairn_store *store, struct cairn_put *put, int status);
 void cairn_put_end(struct cairn_store *store, struct cairn_put *put, int status);
 
 // put.c, reader.c
 void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *request);
-int cairn_put_try(struct cairn_store *store, struct cairn_put_begin *request); // CAIRN_EAGAIN: wait
+// Its turn. CAIRN_OK: it ended, or waits for another put. CAIRN_EAGAIN: it must wait for RAM.
+int cairn_put_turn(struct cairn_store *store, struct cairn_put_begin *request);
+// Takes a put of a visible block into the hash, so that others can wait for its write.
+void cairn_put_active_add(struct cairn_store *store, struct cairn_put *put);
 void cairn_begin_ready(struct cairn_store *store, struct cairn_put_begin *request, int status,
                        struct cairn_put *put);
 int cairn_acquire_step(struct cairn_store *store, struct cairn_acquire *request);
@@ -501,6 +534,9 @@ void cairn_acquire_end(struct cairn_store *store, struct cairn_acquire *request,
 void cairn_reader_finish(struct cairn_store *store); // loads that the executor has verified
 // A wait for RAM. CAIRN_ENOMEM, CAIRN_EBUSY.
 int cairn_wait_add(struct cairn_store *store, const struct cairn_wait *wait);
+// Whether the tenant's new request must wait: who is short of the tier waits before it, or another
+// of its own.
+bool cairn_wait_before(const struct cairn_store *store, const struct cairn_tenant *tenant);
 void cairn_wait_pump(struct cairn_store *store);
 void cairn_wait_expire(struct cairn_store *store);
 void cairn_wait_cancel(struct cairn_store *store);

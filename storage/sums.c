@@ -181,8 +181,12 @@ int cairn_store_audit_counters(const struct cairn_store *store)
         if (!children)
                 return CAIRN_ENOMEM;
         struct tenant_sums *tenants = calloc(CAIRN_TENANTS_MAX, sizeof(*tenants));
-        bool agree = tenants && children_agree(store, children) && tenants_agree(store, tenants);
+        int status = CAIRN_ENOMEM;
+        if (tenants)
+                status = children_agree(store, children) && tenants_agree(store, tenants)
+                             ? CAIRN_OK
+                             : CAIRN_EINTERNAL;
         free(tenants);
         free(children);
-        return agree ? CAIRN_OK : CAIRN_EINTERNAL;
+        return status;
 }

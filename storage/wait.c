@@ -10,6 +10,14 @@ static uint64_t deadline_of(const struct cairn_wait *wait)
         return wait->acquire ? wait->acquire->deadline_ms : wait->range->deadline_ms;
 }
 
+static struct cairn_tenant *tenant_of(const struct cairn_store *store,
+                                      const struct cairn_wait *wait)
+{
+        if (wait->begin)
+                return cairn_tenant_find(store, wait->begin->tenant);
+        return cairn_block_owner(store, wait->acquire ? wait->acquire->block : wait->range->block);
+}
+
 int cairn_wait_add(struct cairn_store *store, const struct cairn_wait *wait)
 {
         if (store->wait_count >= CAIRN_WAITING_MAX)
@@ -18,6 +26,8 @@ int cairn_wait_add(struct cairn_store *store, const struct cairn_wait *wait)
         if (!copy)
                 return CAIRN_ENOMEM;
         *copy = *wait;
+        copy->tenant = tenant_of(store, wait);
+        copy->tenant->waits++;
         copy->next = NULL;
         *store->wait_last = copy;
         store->wait_last = &copy->next;
@@ -34,6 +44,7 @@ static void wait_end(struct cairn_store *store, struct cairn_wait **link)
         if (store->wait_last == &wait->next)
                 store->wait_last = link;
         store->wait_count--;
+        wait->tenant->waits--;
         store->deadlines -= deadline_of(wait) > 0;
         free(wait);
 }
@@ -48,45 +59,43 @@ static void fail(struct cairn_store *store, const struct cairn_wait *wait, int s
                 cairn_range_end(store, wait->range, status);
 }
 
-// What a waiting put finds when its turn comes may have changed.
-static int begin_again(struct cairn_store *store, struct cairn_put_begin *request)
+bool cairn_wait_before(const struct cairn_store *store, const struct cairn_tenant *tenant)
 {
-        struct cairn_wait *rest = store->wait_first;
-        struct cairn_wait **last = store->wait_last;
-        store->wait_first = NULL; // its turn: nobody is before it
-        store->wait_last = &store->wait_first;
-        uint32_t count = store->wait_count;
-        cairn_put_begin_step(store, request);
-        bool waits = store->wait_first != NULL;
-        if (waits) {
-                // It goes back to the front.
-                store->wait_first->next = rest;
-                if (rest)
-                        store->wait_last = last;
-        } else {
-                store->wait_first = rest;
-                store->wait_last = rest ? last : &store->wait_first;
+        if (tenant->waits > 0)
+                return true;
+        for (uint32_t i = 0; store->wait_first && i < store->tenants_count; i++) {
+                if (store->tenants[i]->waits > 0 && !store->tenants[i]->short_of_quota)
+                        return true;
         }
-        assert(store->wait_count == count + waits);
-        return waits ? CAIRN_EAGAIN : CAIRN_OK;
+        return false;
 }
 
+static int step(struct cairn_store *store, const struct cairn_wait *wait)
+{
+        if (wait->begin)
+                return cairn_put_turn(store, wait->begin);
+        return wait->acquire ? cairn_acquire_step(store, wait->acquire)
+                             : cairn_range_step(store, wait->range);
+}
+
+// In order, until one finds no room in the tier. A tenant that is short of its own quota keeps
+// nobody else waiting.
 void cairn_wait_pump(struct cairn_store *store)
 {
-        while (store->wait_first) {
-                struct cairn_wait wait = *store->wait_first;
-                if (wait.begin) {
-                        wait_end(store, &store->wait_first);
-                        if (begin_again(store, wait.begin) == CAIRN_EAGAIN)
-                                return;
+        struct cairn_wait **link = &store->wait_first;
+        for (uint32_t i = 0; *link && i < store->tenants_count; i++)
+                store->tenants[i]->short_of_quota = false;
+        while (*link) {
+                struct cairn_wait wait = **link;
+                int status = wait.tenant->short_of_quota ? CAIRN_EAGAIN : step(store, &wait);
+                if (status == CAIRN_EAGAIN && !wait.tenant->short_of_quota)
+                        return;
+                if (status == CAIRN_EAGAIN) {
+                        link = &(*link)->next;
                         continue;
                 }
-                int status = wait.acquire ? cairn_acquire_step(store, wait.acquire)
-                                          : cairn_range_step(store, wait.range);
-                if (status == CAIRN_EAGAIN)
-                        return;
-                // It left the queue: for the loads, or for good.
-                wait_end(store, &store->wait_first);
+                // It left the queue: for the loads, another put, or for good.
+                wait_end(store, link);
                 if (status < CAIRN_OK)
                         fail(store, &wait, status);
         }

@@ -54,9 +54,13 @@ struct cairn_put {
         bool active;  // in the hash
         bool settled; // committed or aborted: nobody fills it any more
         uint32_t attempts;
+        uint32_t refusal;
+        int write_status; // of an attempt that left it in RAM
         uint64_t ttl_ms;
         uint64_t recompute_us;
         uint64_t written_ms;
+        uint64_t request_id; // who asked
+        uint64_t connection_id;
         struct cairn_checksum checksum;
         struct cairn_device_request request;
         struct cairn_catalog_op op;
@@ -72,6 +76,8 @@ struct cairn_op {
         void *arg;
         int status;
         uint32_t value;
+        struct cairn_tenant *tenant; // of a refusal
+        uint32_t refusal;            // why, where the status is CAIRN_ENOSPC
         bool evicting;
         struct cairn_block *block;
         struct cairn_catalog_op op;
@@ -119,6 +125,7 @@ struct cairn_range_load {
 // A wait for RAM, in order of arrival.
 struct cairn_wait {
         struct cairn_wait *next;
+        struct cairn_tenant *tenant;   // whose quota it takes from
         struct cairn_put_begin *begin; // one of them
         struct cairn_acquire *acquire;
         struct cairn_range *range;

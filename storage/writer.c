@@ -38,6 +38,7 @@ static struct cairn_put *queue_pop(struct cairn_store *store, struct cairn_space
 static void give_up(struct cairn_store *store, struct cairn_put *put, int status)
 {
         struct cairn_block *block = put->block;
+        put->write_status = status;
         if (put->ack == CAIRN_ACK_DISK) {
                 store->stats.puts_failed++;
                 cairn_put_discard(store, put, status);
@@ -50,10 +51,32 @@ static void give_up(struct cairn_store *store, struct cairn_put *put, int status
         cairn_put_end(store, put, CAIRN_OK);
 }
 
-static bool admitted(const struct cairn_store *store, const struct cairn_put *put)
+static bool admit(struct cairn_store *store, const struct cairn_block *block, uint32_t uses)
 {
-        return !store->options.nvme_second_use || put->ack == CAIRN_ACK_DISK || put->attempts > 0 ||
-               store->draining;
+        return store->options.admission->admit(store->admission, cairn_evict_node(store, block)->id,
+                                               uses);
+}
+
+static void count_use(struct cairn_store *store, const struct cairn_block *block)
+{
+        if (store->options.admission)
+                store->options.admission->use(store->admission, cairn_evict_node(store, block)->id);
+}
+
+static bool admitted(struct cairn_store *store, const struct cairn_put *put)
+{
+        count_use(store, put->block);
+        if (!store->options.admission || put->ack == CAIRN_ACK_DISK || store->draining ||
+            admit(store, put->block, 0))
+                return true;
+        struct cairn_audit_record record;
+        struct cairn_eviction_reason reason = {0};
+        cairn_audit_describe(store, put->block, CAIRN_AUDIT_REFUSE, CAIRN_AUDIT_ADMISSION, &record);
+        cairn_audit_decided(store, &record, store->options.admission->name, &reason);
+        record.tier_to = CAIRN_TIER_NVME;
+        cairn_audit_emit(store, &record);
+        cairn_block_owner(store, put->block)->refused_admission++;
+        return false;
 }
 
 void cairn_writer_queue(struct cairn_store *store, struct cairn_put *put)
@@ -65,6 +88,7 @@ void cairn_writer_queue(struct cairn_store *store, struct cairn_put *put)
                 return;
         }
         if (!admitted(store, put)) {
+                put->block->flags |= CAIRN_BLOCK_UNADMITTED;
                 give_up(store, put, CAIRN_OK);
                 return;
         }
@@ -137,6 +161,27 @@ static void start_write(struct cairn_store *store, struct cairn_put *put)
         cairn_io_submit(store, &put->request);
 }
 
+// There is no slot. Where that is for the tenant's quota, whoever waits for the disk learns it.
+static void refused(struct cairn_store *store, struct cairn_put *put)
+{
+        const struct cairn_block *block = put->block;
+        struct cairn_tenant *tenant = cairn_block_owner(store, block);
+        uint64_t bytes = cairn_block_space(store, block)->layout.slot_bytes;
+        if (!cairn_evict_over_quota(tenant, bytes))
+                return;
+        put->refusal = CAIRN_REFUSAL_NVME_QUOTA;
+        if (put->ack != CAIRN_ACK_DISK && put->attempts > 0)
+                return; // told before; it stays in RAM and is tried again and again
+        cairn_tenant_refused(store,
+                             &(struct cairn_refused){.tenant = tenant,
+                                                     .refusal = CAIRN_REFUSAL_NVME_QUOTA,
+                                                     .space = cairn_block_space(store, block)->id,
+                                                     .key = block->key,
+                                                     .bytes = bytes,
+                                                     .request = put->request_id,
+                                                     .connection = put->connection_id});
+}
+
 // Starts what a space has queued. Stops where it must wait for a slot.
 static void pump_space(struct cairn_store *store, struct cairn_space_state *space)
 {
@@ -155,13 +200,15 @@ static void pump_space(struct cairn_store *store, struct cairn_space_state *spac
                         continue;
                 }
                 enum cairn_slab_answer answer =
-                    cairn_slab_take(store, space, &block->slab, &block->slot);
+                    cairn_slab_take(store, space, cairn_block_owner(store, block), &block->slab,
+                                    &block->slot);
                 if (answer == CAIRN_SLAB_WAIT)
                         return;
                 queue_pop(store, space);
                 if (answer == CAIRN_SLAB_TAKEN)
                         cairn_block_slot_taken(store, block);
                 if (answer == CAIRN_SLAB_NONE) {
+                        refused(store, put);
                         give_up(store, put, CAIRN_ENOSPC);
                         continue;
                 }
@@ -298,11 +345,11 @@ bool cairn_writer_idle(const struct cairn_store *store)
 }
 
 // Queues a block that lives in RAM alone for another attempt.
-static bool requeue(struct cairn_store *store, struct cairn_block *block)
+struct cairn_put *cairn_writer_requeue(struct cairn_store *store, struct cairn_block *block)
 {
         struct cairn_put *put = calloc(1, sizeof(*put));
         if (!put)
-                return false;
+                return NULL;
         cairn_link_add(&store->all_puts, &put->link);
         put->store = store;
         put->block = block;
@@ -323,11 +370,13 @@ static bool requeue(struct cairn_store *store, struct cairn_block *block)
         put->ttl_ms = identity.ttl_ms;
         put->recompute_us = identity.recompute_us;
         block->refs++;
+        block->flags &= (uint16_t)~CAIRN_BLOCK_UNADMITTED;
         cairn_block_set_flag(store, block, CAIRN_BLOCK_RAM_ONLY, false);
         cairn_block_set_flag(store, block, CAIRN_BLOCK_DIRTY, true);
         cairn_block_refresh(store, block);
+        cairn_put_active_add(store, put);
         queue_push(store, put);
-        return true;
+        return put;
 }
 
 // Visible and in RAM alone. What waits for a second use is written before that only where its place
@@ -336,15 +385,14 @@ static bool retryable(const struct cairn_store *store, const struct cairn_block 
 {
         return cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY) &&
                cairn_block_is(block, CAIRN_BLOCK_VISIBLE) &&
-               (!store->options.nvme_second_use || store->draining || block->children > 0);
+               (!cairn_block_is(block, CAIRN_BLOCK_UNADMITTED) || store->draining ||
+                block->children > 0);
 }
 
 static bool retry_due(const struct cairn_store *store)
 {
         if (store->ram_only == 0 || store->closing || store->retry_ms == 0 ||
             store->options.nvme_bytes == 0)
-                return false;
-        if (store->options.nvme_second_use && !store->draining && !store->ram_short)
                 return false;
         return cairn_store_now(store) >= store->retry_ms;
 }
@@ -363,7 +411,7 @@ void cairn_writer_retry(struct cairn_store *store)
         for (uint32_t id = 0; id < entries && most > 0; id++) {
                 struct cairn_block *block = cairn_table_at(&store->table, id);
                 if (cairn_block_is(block, CAIRN_BLOCK_LIVE) && retryable(store, block) &&
-                    requeue(store, block))
+                    cairn_writer_requeue(store, block))
                         most--;
         }
         if (store->ram_only > 0 && !store->draining)
@@ -378,10 +426,12 @@ void cairn_store_touch(struct cairn_store *store, struct cairn_block *block)
                 block->resident->cold = block->resident->cold && block->resident->fresh;
                 block->resident->fresh = false;
         }
-        bool waiting =
-            cairn_block_is(block, CAIRN_BLOCK_RAM_ONLY) && store->options.nvme_second_use;
-        if (waiting && cairn_block_is(block, CAIRN_BLOCK_VISIBLE) && !store->closing)
-                (void)requeue(store, block); // without memory the next use tries again
+        count_use(store, block);
+        cairn_evict_touch(store, block);
+        bool waiting = cairn_block_is(block, CAIRN_BLOCK_UNADMITTED) &&
+                       cairn_block_is(block, CAIRN_BLOCK_VISIBLE) && !store->closing;
+        if (waiting && admit(store, block, 1))
+                (void)cairn_writer_requeue(store, block); // without memory the next use tries again
         else
                 cairn_block_refresh(store, block);
 }

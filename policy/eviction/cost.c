@@ -82,7 +82,7 @@ static void cost_touch(struct cairn_eviction *eviction, struct cairn_eviction_no
 
         count_end(cost, node, true);
         take_out(cost, node);
-        if (node->uses < UINT32_MAX)
+        if (node->uses < UINT16_MAX)
                 node->uses++;
         push_newest(cost, node);
 }

@@ -48,7 +48,7 @@ static void lru_touch(struct cairn_eviction *eviction, struct cairn_eviction_nod
 {
         take_out(eviction->state, node);
         list_newest(eviction->state, node);
-        node->uses += node->uses < UINT32_MAX;
+        node->uses += node->uses < UINT16_MAX;
 }
 
 static void lru_remove(struct cairn_eviction *eviction, struct cairn_eviction_node *node,

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "policy/admission/admission.h"
+#include "policy/eviction/eviction.h"
 #include "sim_device.h"
 #include "storage/store_internal.h"
 #include "store_model.h"
@@ -611,7 +613,10 @@ static void begin_phase(struct sim *sim, uint32_t phase)
             .clock = sim,
             .on_warning = on_warning,
             .on_warning_arg = sim,
-            .nvme_second_use = !exact && phase % 4 == 1,
+            .eviction = cairn_eviction_by_name(cairn_eviction_name(phase % 3)),
+            .admission = exact || phase % 4 != 1 ? NULL
+                         : phase % 8 == 1        ? &cairn_admission_second_use
+                                                 : &cairn_admission_tinylfu,
             .views = phase % 5 > 2,
         };
         sim->executor.submit = on_submit;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sim_random.h"
+#include "policy/eviction/eviction.h"
 #include "storage/store.h"
 
 enum {
@@ -385,6 +386,7 @@ int main(int argc, char **argv)
         run.options.nvme_bytes = 64 << 20;
         run.options.executor = &run.pool.executor;
         run.options.now_ms = now_ms;
+        run.options.eviction = &cairn_eviction_lru;
         for (int i = 0; i < TASKS_MAX; i++)
                 run.tasks[i].run = &run;
         uint64_t end_ms = now_ms(NULL) + seconds * 1000;

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "policy/eviction/eviction.h"
 #include "storage/store_internal.h"
 
 enum {
@@ -112,6 +113,7 @@ static inline void fixture_init(struct fixture *f)
             .clock = f,
             .on_warning = fixture_warning,
             .on_warning_arg = f,
+            .eviction = &cairn_eviction_lru,
         };
         f->internal.seed = 1;
 }
