@@ -270,3 +270,96 @@ Test(view, budget_moves_between_sizes)
         cr_assert_leq(fixture_stats(&f).ram_used_bytes, f.options.ram_bytes);
         fixture_finish(&f);
 }
+
+Test(view, says_that_its_segment_has_ended)
+{
+        struct fixture f;
+        fixture_init(&f);
+        f.options.views = true;
+        fixture_open(&f);
+        cr_assert_eq(fixture_put(&f, 1, 1, CAIRN_ACK_DISK), CAIRN_OK);
+        struct cairn_block *block;
+        struct cairn_block_view view;
+        view_of(&f, 1, &block, &view);
+        cr_assert_eq(cairn_block_tenant(block), 0);
+        cr_assert_lt(view.index, CAIRN_VIEW_SEGMENTS_MAX);
+        uint64_t *words = mmap(NULL, view.segment_bytes, PROT_READ, MAP_SHARED, view.fd, 0);
+        cr_assert_neq(words, MAP_FAILED);
+        cr_assert_eq(words[0], 0);
+        cr_assert_gt(view.generation_offset, 0);
+        let_go(&f, block);
+        fixture_finish(&f);
+        cr_assert_neq(words[0], 0);
+        munmap(words, view.segment_bytes);
+}
+
+// Pins the block's raw part and spoils a byte of it in RAM.
+static struct cairn_block *spoil(struct fixture *f, uint64_t number)
+{
+        struct fixture_acquire acquire;
+        struct cairn_block *block = hold(f, number);
+        fixture_acquire(f, &acquire, block, CAIRN_PART_RAW);
+        fixture_until(f, &acquire.result.done);
+        cr_assert_eq(acquire.result.status, CAIRN_OK);
+        ((uint8_t *)cairn_block_raw(block, 1))[77] ^= 1;
+        cr_assert_eq(cairn_block_verify(block, CAIRN_PART_RAW, 0, 1), CAIRN_OK);
+        cr_assert_eq(cairn_block_verify(block, CAIRN_PART_RAW, 1, 1), CAIRN_ECORRUPT);
+        return block;
+}
+
+Test(copy_in_ram, that_is_corrupt_is_read_from_nvme_again)
+{
+        struct fixture f;
+        fixture_init(&f);
+        fixture_open(&f);
+        cr_assert_eq(fixture_put(&f, 1, 1, CAIRN_ACK_DISK), CAIRN_OK);
+        struct cairn_block *block = spoil(&f, 1);
+        cr_assert_eq(cairn_store_drop_corrupt_copy(f.store, block, CAIRN_PART_RAW), CAIRN_OK);
+        cr_assert_not(cairn_block_stale(block));
+        cr_assert_eq(fixture_stats(&f).corrupt_copies, 1);
+        cr_assert_eq(fixture_stats(&f).corrupt_blocks, 0);
+        cairn_store_unhold(f.store, block);
+        cr_assert_eq(fixture_get(&f, 1, 1, CAIRN_PART_RAW), CAIRN_OK);
+        cr_assert_eq(cairn_store_audit_counters(f.store), CAIRN_OK);
+        fixture_finish(&f);
+}
+
+Test(copy_in_ram, that_is_corrupt_and_pinned_by_others_makes_a_miss)
+{
+        struct fixture f;
+        fixture_init(&f);
+        fixture_open(&f);
+        cr_assert_eq(fixture_put(&f, 1, 1, CAIRN_ACK_DISK), CAIRN_OK);
+        struct cairn_block *block = spoil(&f, 1);
+        struct fixture_acquire other;
+        fixture_acquire(&f, &other, block, CAIRN_PART_RAW);
+        fixture_until(&f, &other.result.done);
+        cr_assert_eq(cairn_store_drop_corrupt_copy(f.store, block, CAIRN_PART_RAW), CAIRN_EHELD);
+        cr_assert(cairn_block_stale(block));
+        cr_assert_eq(fixture_stats(&f).corrupt_blocks, 1);
+        cairn_store_unpin(f.store, block, CAIRN_PART_RAW);
+        cairn_store_unhold(f.store, block);
+        cr_assert_eq(fixture_get(&f, 1, 1, CAIRN_PART_RAW), CAIRN_ENOENT);
+        cr_assert_eq(fixture_put(&f, 1, 2, CAIRN_ACK_DISK), CAIRN_OK);
+        cr_assert_eq(fixture_get(&f, 1, 2, CAIRN_PART_RAW), CAIRN_OK);
+        cr_assert_eq(cairn_store_audit_counters(f.store), CAIRN_OK);
+        fixture_finish(&f);
+}
+
+Test(copy_in_ram, that_is_corrupt_and_the_only_one_makes_a_miss)
+{
+        struct fixture f;
+        fixture_init(&f);
+        f.options.nvme_bytes = 0;
+        fixture_open(&f);
+        cr_assert_eq(fixture_put(&f, 1, 1, CAIRN_ACK_MEMORY), CAIRN_OK);
+        struct cairn_block *block = spoil(&f, 1);
+        cr_assert_eq(cairn_store_drop_corrupt_copy(f.store, block, CAIRN_PART_RAW), CAIRN_ENOENT);
+        cr_assert_eq(fixture_stats(&f).corrupt_blocks, 1);
+        cairn_store_unhold(f.store, block);
+        cr_assert_eq(fixture_get(&f, 1, 1, CAIRN_PART_RAW), CAIRN_ENOENT);
+        cr_assert_eq(fixture_put(&f, 1, 2, CAIRN_ACK_MEMORY), CAIRN_OK);
+        cr_assert_eq(fixture_get(&f, 1, 2, CAIRN_PART_RAW), CAIRN_OK);
+        cr_assert_eq(cairn_store_audit_counters(f.store), CAIRN_OK);
+        fixture_finish(&f);
+}
