@@ -431,6 +431,9 @@ static int resolve_tenants(struct cairn_config *config, char *ret_text)
 
         if (cairn_tenants_parse(config->tenants, &config->tenants_named, why) != CAIRN_OK)
                 return REFUSE(ret_text, "configuration: tenants: %.400s", why);
+        if (cairn_quotas_parse(config->quotas, &config->tenants_named, config->ram_bytes,
+                               config->nvme_bytes, &config->quota_table, why) != CAIRN_OK)
+                return REFUSE(ret_text, "configuration: quotas: %.400s", why);
         return CAIRN_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "daemon/access.h"
 #include "daemon/cpu_list.h"
+#include "daemon/quota.h"
 #include "daemon/tenant.h"
 #include "proto/limits.h"
 
@@ -84,6 +85,8 @@ struct cairn_config {
         struct cairn_access access; // the three above, read
         const char *tenants;
         struct cairn_tenants tenants_named; // what it says
+        const char *quotas;
+        struct cairn_quota_table quota_table; // what it says
         const char *isa;
         uint64_t sandbox;
         const char *file; // the file read, or NULL

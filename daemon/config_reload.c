@@ -45,6 +45,7 @@ static void take_live(struct cairn_config *config, struct cairn_config *next, ch
         }
         config->access = next->access;
         config->tenants_named = next->tenants_named;
+        config->quota_table = next->quota_table;
 }
 
 int cairn_config_reload(struct cairn_config *config, char *ret_text)

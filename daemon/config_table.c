@@ -120,6 +120,11 @@ const struct cairn_config_key cairn_config_keys[] = {
      "Bound of the audit's files, which say what was removed, refused or changed, and why; the "
      "oldest goes first. 256 bytes a record; less than 64KiB counts as that. 0: no audit.",
      FIXED},
+    {"quotas", CAIRN_CONFIG_TEXT, 0, AT(quotas), "", 0, 0, NULL,
+     "What tenants may take, like alice ram=4GiB nvme=100GiB ram_guaranteed=1GiB, default "
+     "nvme=10GiB: hard limits, and guarantees (ram_guaranteed, nvme_guaranteed) that nobody else "
+     "takes. default: those that have none of their own. What cairnctl quota set goes before it.",
+     LIVE},
     {"sandbox", CAIRN_CONFIG_BOOL, 0, AT(sandbox), "yes", 0, 1, NULL,
      "Give up other files (Landlock) and system calls (seccomp) that are not needed, where the "
      "kernel has that.",

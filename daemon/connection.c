@@ -14,6 +14,7 @@
 #include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
+#include "daemon/quota.h"
 #include "proto/status.h"
 
 enum {
@@ -75,6 +76,8 @@ int cairn_connection_create(struct cairn_server *server, int fd, uint32_t uid)
         cairn_session_init(&connection->session, server,
                            cairn_tenants_of_uid(&server->config->tenants_named, uid));
         cairn_server_connection_opened(connection);
+        connection->session.connection = server->counters.connections_total;
+        cairn_quotas_connected(server, connection->session.tenant);
         cairn_connection_watch(connection);
         return CAIRN_OK;
 }

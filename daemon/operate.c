@@ -6,6 +6,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/log.h"
+#include "daemon/quota.h"
 #include "daemon/server.h"
 #include "proto/status.h"
 
@@ -13,6 +14,8 @@ bool cairn_operator_only(uint32_t kind)
 {
         switch (kind) {
         case CAIRN_KIND_SET_QUOTA:
+        case CAIRN_KIND_SET_HOLD:
+        case CAIRN_KIND_LIST_HOLDS:
         case CAIRN_KIND_AUDIT:
         case CAIRN_KIND_VERIFY:
         case CAIRN_KIND_DRAIN:
@@ -33,6 +36,7 @@ int cairn_operate_reload(struct cairn_server *server, char *ret_text)
                          (unsigned long long)(cairn_clock_ns() / 1000));
         status = cairn_config_reload(server->config, ret_text);
         if (status == CAIRN_OK) {
+                cairn_quotas_apply(server);
                 cairn_log_set_level((enum cairn_log_level)server->config->log_level);
                 cairn_log_set_json(server->config->log_format == 1);
                 cairn_log(CAIRN_LOG_INFO, NULL, "reload: %s", ret_text);

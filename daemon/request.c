@@ -56,6 +56,10 @@ static void serve(struct cairn_request *request)
         case CAIRN_KIND_EXPORT_LANDMARKS: cairn_serve_export_landmarks(request); return;
         case CAIRN_KIND_RETAIN: cairn_serve_retain(request); return;
         case CAIRN_KIND_PLAN: cairn_serve_plan(request); return;
+        case CAIRN_KIND_SET_QUOTA: cairn_serve_set_quota(request); return;
+        case CAIRN_KIND_LIST_TENANTS: cairn_serve_list_tenants(request); return;
+        case CAIRN_KIND_SET_HOLD: cairn_serve_set_hold(request); return;
+        case CAIRN_KIND_LIST_HOLDS: cairn_serve_list_holds(request); return;
         case CAIRN_KIND_STATS: cairn_serve_stats(request); return;
         case CAIRN_KIND_AUDIT: cairn_serve_audit(request); return;
         case CAIRN_KIND_WHY: cairn_serve_why(request); return;
@@ -121,6 +125,12 @@ static void dispatch(struct cairn_request *request, const struct cairn_frame *fr
                 return;
         }
         if (cairn_operator_only(request->kind) && !cairn_request_from_operator(request)) {
+                struct cairn_audit_record record = {.action = CAIRN_AUDIT_REFUSE,
+                                                    .reason = CAIRN_AUDIT_PERMISSION,
+                                                    .tenant = request->session->tenant,
+                                                    .numbers = {request->kind}};
+
+                cairn_request_audit(request, &record);
                 cairn_request_fail(request, CAIRN_EPERM,
                                    "%s is for operators: root, the daemon's user, or a group in "
                                    "operator_gids",
@@ -161,6 +171,13 @@ int cairn_request_begin(struct cairn_connection *connection, const struct cairn_
         }
         dispatch(request, frame);
         return CAIRN_OK;
+}
+
+void cairn_request_audit(const struct cairn_request *request, struct cairn_audit_record *record)
+{
+        record->request = request->id;
+        record->connection = request->session->connection;
+        cairn_store_audit(request->server->store, record);
 }
 
 void *cairn_request_op(struct cairn_request *request, size_t bytes, void (*on_end)(void *op))

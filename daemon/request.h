@@ -11,6 +11,7 @@
 #include "proto/codec.h"
 #include "proto/frame.h"
 
+struct cairn_audit_record;
 struct cairn_connection;
 struct cairn_server;
 struct cairn_session;
@@ -56,6 +57,9 @@ bool cairn_request_late(const struct cairn_request *request); // its deadline ha
 
 // By the peer's credentials.
 bool cairn_request_from_operator(const struct cairn_request *request);
+
+// Leaves a record in the audit, with this request as its cause.
+void cairn_request_audit(const struct cairn_request *request, struct cairn_audit_record *record);
 
 // Counts `bytes` of the coming reply's payload against the connection's bound, until the answer.
 void cairn_request_reserve(struct cairn_request *request, size_t bytes);

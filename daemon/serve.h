@@ -17,6 +17,7 @@ void cairn_serve_list_spaces(struct cairn_request *request);
 // serve_block.c
 void cairn_serve_lookup(struct cairn_request *request);
 void cairn_serve_release(struct cairn_request *request);
+// serve_delete.c
 void cairn_serve_delete(struct cairn_request *request);
 // serve_pin.c
 void cairn_serve_pin(struct cairn_request *request);
@@ -45,6 +46,12 @@ void cairn_serve_export_landmarks(struct cairn_request *request);
 // serve_policy.c
 void cairn_serve_retain(struct cairn_request *request);
 void cairn_serve_plan(struct cairn_request *request);
+
+// serve_tenant.c
+void cairn_serve_set_quota(struct cairn_request *request);
+void cairn_serve_list_tenants(struct cairn_request *request);
+void cairn_serve_set_hold(struct cairn_request *request);
+void cairn_serve_list_holds(struct cairn_request *request);
 
 // serve_admin.c
 void cairn_serve_stats(struct cairn_request *request);

@@ -1,4 +1,4 @@
-// Lookup, Release, Delete, and what the handlers of blocks share.
+// Lookup, Release, and what the handlers of blocks share.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -7,10 +7,6 @@
 #include "daemon/serve.h"
 #include "daemon/server.h"
 #include "proto/status.h"
-
-enum {
-        DELETES_AT_ONCE_MAX = 64
-};
 
 // ---- shared ----
 
@@ -208,108 +204,4 @@ void cairn_serve_release(struct cairn_request *request)
         }
         request->server->counters.leases--;
         cairn_request_reply(request, &reply);
-}
-
-// ---- Delete ----
-
-struct delete_op;
-
-struct delete_slot {
-        struct delete_op *op;
-        size_t index;
-};
-
-struct delete_op {
-        struct cairn_request *request;
-        const struct cairn_space_entry *entry;
-        const struct cairn_key *keys;
-        size_t count;
-        size_t next;
-        size_t running;
-        int32_t *statuses;
-        bool purge; // in spite of the tenant's own pins
-        struct delete_slot slots[DELETES_AT_ONCE_MAX];
-};
-
-static void delete_end(void *arg)
-{
-        struct delete_op *op = arg;
-
-        free(op->statuses);
-}
-
-static void on_deleted(void *arg, int status);
-
-// Starts the next delete that no pin forbids, if any is left.
-static void start_delete(struct delete_slot *slot)
-{
-        struct delete_op *op = slot->op;
-        struct cairn_block_pins *pins = &op->request->server->block_pins;
-        uint32_t tenant = op->request->session->tenant;
-
-        while (op->next < op->count) {
-                const struct cairn_key *key = &op->keys[op->next];
-
-                slot->index = op->next++;
-                if (cairn_block_pins_protect(pins, op->entry->id, key, op->purge, tenant)) {
-                        op->statuses[slot->index] = CAIRN_EHELD;
-                        continue;
-                }
-                cairn_block_pins_end_tenant(pins, op->entry->id, key, tenant);
-                op->running++;
-                cairn_store_delete(op->request->server->store, op->entry->id, key, NULL, on_deleted,
-                                   slot);
-                return;
-        }
-}
-
-static void finish_delete(struct delete_op *op)
-{
-        Cairn__DeleteReply reply = CAIRN__DELETE_REPLY__INIT;
-
-        reply.statuses = op->statuses;
-        reply.n_statuses = op->count;
-        cairn_request_reply(op->request, &reply);
-}
-
-static void on_deleted(void *arg, int status)
-{
-        struct delete_slot *slot = arg;
-        struct delete_op *op = slot->op;
-
-        op->running--;
-        op->statuses[slot->index] = status;
-        start_delete(slot); // also when nobody waits: it was asked for
-        if (op->running == 0)
-                finish_delete(op);
-}
-
-void cairn_serve_delete(struct cairn_request *request)
-{
-        const Cairn__DeleteRequest *message = request->message;
-        const struct cairn_space_entry *entry;
-        const struct cairn_key *keys;
-        struct delete_op *op;
-        size_t count;
-
-        if (!cairn_serve_keys(request, message->space, &message->keys, &entry, &keys, &count))
-                return;
-        op = cairn_request_op(request, sizeof(*op), delete_end);
-        if (op)
-                op->statuses = calloc(count ? count : 1, sizeof(op->statuses[0]));
-        if (!op || !op->statuses) {
-                cairn_request_fail(request, CAIRN_ENOMEM, NULL);
-                return;
-        }
-        op->request = request;
-        op->entry = entry;
-        op->keys = keys;
-        op->count = count;
-        op->purge = message->purge;
-        for (size_t i = 0; i < DELETES_AT_ONCE_MAX && op->next < count; i++) {
-                op->slots[i].op = op;
-                start_delete(&op->slots[i]);
-        }
-        if (op->running == 0)
-                finish_delete(op);
 }

@@ -6,6 +6,7 @@
 #include "daemon/retain.h"
 #include "daemon/server.h"
 #include "proto/status.h"
+#include "storage/legal.h"
 
 static void retain_end(void *arg)
 {
@@ -156,6 +157,37 @@ static void on_done(struct cairn_retain *r)
                 finish_retain(r);
 }
 
+// Rows of a chain under legal hold are not dropped. False: answered.
+static bool may_drop(struct cairn_retain *r)
+{
+        const struct cairn_chain *chain = r->context->chain;
+        struct cairn_audit_record record = {
+            .action = CAIRN_AUDIT_REFUSE,
+            .reason = CAIRN_AUDIT_LEGAL_HOLD,
+            .tenant = r->request->session->tenant,
+            .space = r->entry->id,
+            .context = r->context->id,
+            .layer = CAIRN_AUDIT_ALL,
+            .head = CAIRN_AUDIT_ALL,
+        };
+
+        for (uint32_t i = 0; r->drop && chain && i < chain->count; i++) {
+                if (!cairn_block_legal(chain->blocks[i]))
+                        continue;
+                record.key = *cairn_block_key(chain->blocks[i]);
+                record.count = chain->count;
+                cairn_request_audit(r->request, &record);
+                cairn_request_fail_at(
+                    r->request, CAIRN_EHELD, i,
+                    "block %u of the context is under legal hold, so that nothing "
+                    "of it may be dropped; demote, or have an operator lift the "
+                    "hold",
+                    i);
+                return false;
+        }
+        return true;
+}
+
 static void serve(struct cairn_request *request, bool plan)
 {
         struct cairn_retain *r = cairn_request_op(request, sizeof(*r), retain_end);
@@ -168,7 +200,7 @@ static void serve(struct cairn_request *request, bool plan)
         r->request = request;
         r->plan = plan;
         r->on_scored = plan ? NULL : place_positions;
-        if (!cairn_retain_check(r))
+        if (!cairn_retain_check(r) || !may_drop(r))
                 return;
         status = cairn_retain_start(r, on_done);
         if (status == CAIRN_OK)

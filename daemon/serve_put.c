@@ -8,6 +8,7 @@
 
 #include "daemon/connection.h"
 #include "daemon/context.h"
+#include "daemon/quota.h"
 #include "daemon/serve.h"
 #include "daemon/server.h"
 #include "proto/checksum.h"
@@ -72,9 +73,26 @@ static void finish_seal(struct put_op *op)
         cairn_request_reply(op->request, &reply);
 }
 
+// What can be said of the first put that found no room; each is the audit's.
+static bool explain_refusal(const struct put_op *op, char *ret_why)
+{
+        const struct cairn_space_entry *entry = op->entry;
+        uint32_t tenant = op->request->session->tenant;
+        size_t refused = 0;
+
+        for (size_t i = 0; i < op->count; i++)
+                refused += op->statuses[i] == CAIRN_ENOSPC;
+        if (refused == 0)
+                return false;
+        cairn_quota_explain(op->request->server, tenant, entry->block_bytes + entry->code_bytes,
+                            ret_why);
+        return ret_why[0] != '\0';
+}
+
 static void finish(struct put_op *op)
 {
         Cairn__PutReply reply = CAIRN__PUT_REPLY__INIT;
+        char why[CAIRN_TEXT_BYTES_MAX];
         struct cairn_counters *counters = &op->request->server->counters;
 
         cairn_stats_add_blocks(counters->put_blocks, &counters->put_bytes, op->statuses, op->count,
@@ -85,6 +103,8 @@ static void finish(struct put_op *op)
         }
         reply.statuses = op->statuses;
         reply.n_statuses = op->count;
+        if (explain_refusal(op, why))
+                reply.text = why;
         cairn_request_reply(op->request, &reply);
 }
 

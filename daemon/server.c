@@ -16,6 +16,7 @@
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/operate.h"
+#include "daemon/quota.h"
 #include "daemon/sandbox.h"
 #include "daemon/stop_guard.h"
 #include "policy/admission/admission.h"
@@ -333,6 +334,7 @@ static int open_store(struct cairn_server *server)
                           text[0] ? text : cairn_status_text(status));
                 return status;
         }
+        cairn_quotas_apply(server);
         unknown = cairn_space_table_load(&server->spaces, server->store);
         if (unknown > 0)
                 cairn_log(CAIRN_LOG_WARNING,

@@ -16,9 +16,10 @@ struct cairn_context;
 
 struct cairn_session {
         struct cairn_server *server;
-        bool greeted;    // Hello was agreed
-        uint32_t tenant; // of the peer's uid
-        char client[64]; // what it calls itself, or ""
+        bool greeted;        // Hello was agreed
+        uint32_t tenant;     // of the peer's uid
+        uint64_t connection; // its number, from 1 on
+        char client[64];     // what it calls itself, or ""
         uint8_t spaces[CAIRN_SPACES_MAX / 8];
         struct cairn_arena *arenas[CAIRN_ARENAS_MAX]; // NULL: free
         uint32_t arena_id_last;
