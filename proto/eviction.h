@@ -64,6 +64,9 @@ struct cairn_eviction_reason {
 // A policy. `state` is its own, of state_bytes, aligned to 16. Called by the functions below alone.
 struct cairn_eviction_ops {
         const char *name;
+        // A working set a little larger than the tier does not push itself out in circles: the
+        // caller need not see to that.
+        bool resists_circles;
         size_t (*state_bytes)(const struct cairn_eviction_options *options);
         void (*init)(struct cairn_eviction *eviction, const struct cairn_eviction_options *options);
         void (*insert)(struct cairn_eviction *eviction, struct cairn_eviction_node *node);

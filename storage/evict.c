@@ -119,6 +119,8 @@ static struct choice best_choice(const struct cairn_store *store, struct cairn_t
 // A working set a little larger than RAM would otherwise push itself out in circles, and never hit.
 bool cairn_evict_is_cold(const struct cairn_store *store, const struct cairn_block *block)
 {
+        if (store->options.eviction->resists_circles)
+                return false;
         struct cairn_resident *raw = policy_victim(cairn_block_owner(store, block), 0);
         if (!raw) {
                 const struct cairn_heap_item *rest =
@@ -164,7 +166,9 @@ static void let_go(struct cairn_store *store, const struct choice *choice, bool 
         record.bytes = choice->resident->space->layout.part_bytes[choice->part];
         explain(store, choice, &record);
         store->stats.evicted_ram++;
-        cairn_eviction_remove(&ram->node, CAIRN_EVICTION_EVICTED);
+        // What the policy did not choose teaches it nothing.
+        cairn_eviction_remove(&ram->node, choice->class == CLASS_POLICY ? CAIRN_EVICTION_EVICTED
+                                                                        : CAIRN_EVICTION_REMOVED);
         if (stored) {
                 choice->tenant->demoted++;
                 cairn_audit_emit(store, &record);
@@ -351,9 +355,15 @@ void cairn_evict_touch(struct cairn_store *store, struct cairn_block *block)
         struct cairn_eviction_node *node = cairn_evict_node(store, block);
         if (node->home)
                 cairn_eviction_touch(node);
+        // The use that a load was for says nothing new of what RAM has; another one does.
         for (uint32_t i = 0; block->resident && i < CAIRN_PART_COUNT; i++) {
-                if (block->resident->parts[i].node.home)
-                        cairn_eviction_touch(&block->resident->parts[i].node);
+                struct cairn_part_ram *ram = &block->resident->parts[i];
+                if (ram->node.home && !(i == 0 && block->resident->fresh))
+                        cairn_eviction_touch(&ram->node);
+        }
+        if (block->resident) {
+                block->resident->cold = block->resident->cold && block->resident->fresh;
+                block->resident->fresh = false;
         }
 }
 

@@ -421,11 +421,6 @@ void cairn_writer_retry(struct cairn_store *store)
 void cairn_store_touch(struct cairn_store *store, struct cairn_block *block)
 {
         block->used = ++store->used;
-        // The use that a load was for says nothing new; another one does.
-        if (block->resident) {
-                block->resident->cold = block->resident->cold && block->resident->fresh;
-                block->resident->fresh = false;
-        }
         count_use(store, block);
         cairn_evict_touch(store, block);
         bool waiting = cairn_block_is(block, CAIRN_BLOCK_UNADMITTED) &&

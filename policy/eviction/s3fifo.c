@@ -148,6 +148,7 @@ static void s3fifo_explain(const struct cairn_eviction *eviction,
 }
 
 const struct cairn_eviction_ops cairn_eviction_s3fifo = {.name = "s3fifo",
+                                                         .resists_circles = true,
                                                          .state_bytes = s3fifo_state_bytes,
                                                          .init = s3fifo_init,
                                                          .insert = s3fifo_insert,

@@ -350,18 +350,25 @@ static uint32_t circle(struct fixture *f, uint64_t first, uint32_t count, uint32
         return (uint32_t)(100 * hits / count);
 }
 
-Test(store, working_set_a_little_larger_than_ram_still_hits)
+static void check_working_set(const char *policy)
 {
         struct fixture f;
         fixture_init(&f);
+        f.options.eviction = cairn_eviction_by_name(policy);
         f.shape.code_layer_bytes = 0;
         f.options.ram_bytes = (50 * 36 + 4) << 10; // fifty blocks
         fixture_open(&f);
         for (uint64_t i = 0; i < 100; i++)
                 cr_assert_eq(fixture_put(&f, i, 1, CAIRN_ACK_DISK), CAIRN_OK);
-        cr_assert_geq(circle(&f, 0, 40, 3), 100);
-        cr_assert_geq(circle(&f, 0, 55, 4), 75);
+        cr_assert_geq(circle(&f, 0, 40, 3), 100, "%s", policy);
+        cr_assert_geq(circle(&f, 0, 55, 4), 75, "%s", policy);
         // And another working set takes its place.
-        cr_assert_geq(circle(&f, 60, 40, 4), 100);
+        cr_assert_geq(circle(&f, 60, 40, 4), 100, "%s", policy);
         fixture_finish(&f);
+}
+
+Test(store, working_set_a_little_larger_than_ram_still_hits)
+{
+        for (size_t i = 0; cairn_eviction_name(i); i++)
+                check_working_set(cairn_eviction_name(i));
 }
