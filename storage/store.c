@@ -27,9 +27,10 @@ void cairn_store_warn(struct cairn_store *store, const char *text)
 
 void cairn_store_wake(struct cairn_store *store)
 {
-        if (store->woken)
-                return;
         store->woken = true;
+        if (store->signalled || store->polling)
+                return; // poll looks at `woken` itself
+        store->signalled = true;
         uint64_t one = 1;
         (void)!write(store->wake_fd, &one, sizeof(one)); // full means readable already
 }
@@ -229,9 +230,10 @@ void cairn_store_poll(struct cairn_store *store)
         bool rang = read(store->timer_fd, &count, sizeof(count)) > 0; // empty is fine
         if (rang && store->timer_for != UINT64_MAX)
                 store->timer_for = 0; // it rings once
+        if (store->signalled)
+                (void)!read(store->wake_fd, &count, sizeof(count));
+        store->signalled = false;
         for (int round = 0; round < CAIRN_POLL_ROUNDS_MAX; round++) {
-                if (store->woken)
-                        (void)!read(store->wake_fd, &count, sizeof(count));
                 store->woken = false;
                 store->device->ops->reap(store->device);
                 cairn_catalog_reap(store->catalog);
@@ -254,6 +256,8 @@ void cairn_store_poll(struct cairn_store *store)
         }
         set_timer(store);
         store->polling = false;
+        if (store->woken)
+                cairn_store_wake(store); // there is more to do, after others had their turn
 }
 
 void cairn_store_drain(struct cairn_store *store, uint64_t deadline_ms,
