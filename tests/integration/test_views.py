@@ -6,6 +6,7 @@ import gc
 import mmap
 import os
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -394,6 +395,18 @@ class Ending(Case):
         self.fill(large, 40, "large")  # needs all of RAM, in segments of another size
         client.ping()
         self.assertLess(segments_mapped(), before / 2)
+
+
+class FromC(Case):
+    def test_views_from_c(self):
+        program = os.path.join(os.path.dirname(wire.CAIRND), "tests", "cairn_integration_views")
+        ran = subprocess.run([program, self.daemon.socket, "4"], capture_output=True, text=True, timeout=300,
+                             check=False)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        words = ran.stdout.split()
+        self.assertEqual(words[:3], ["1280", "views", "read,"])
+        self.assertGreater(int(words[-5]), 0, ran.stdout)
+        self.gone()
 
 
 class Walls(Case):
