@@ -128,6 +128,10 @@ struct cairn_retain {
 // retain_check.c: the message, checked and copied. False: answered.
 bool cairn_retain_check(struct cairn_retain *r);
 
+// retain_audit.c: records of what was chosen, once it holds: the score is the mass held on average;
+// numbers: rows kept, rows removed, the lowest head's mass, the seed.
+void cairn_retain_audit(const struct cairn_retain *r);
+
 // retain.c. `on_done` runs on the loop once, when the work has ended: see `status`.
 int cairn_retain_start(struct cairn_retain *r, void (*on_done)(struct cairn_retain *retain));
 void cairn_retain_stop(struct cairn_retain *r); // frees what start made; no work is under way

@@ -93,6 +93,7 @@ static void finish_retain(struct cairn_retain *r)
                 fail(r);
                 return;
         }
+        cairn_retain_audit(r);
         (void)cairn_retain_layout(r->layers_count, kv_heads, reply.kept, &layout); // it fits
         reply.tokens = r->tokens;
         reply.result_bytes = layout.total_bytes;

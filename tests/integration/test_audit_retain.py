@@ -1,0 +1,94 @@
+"""What a Retain leaves in the audit, and what a daemon that dies in the middle of one leaves behind."""
+import json
+import subprocess
+
+import numpy as np
+import test_retain
+from test_cairnctl_operate import CAIRNCTL
+from wire import *
+
+
+class RetainAudit(test_retain.RetainCase):
+    def records(self, action):
+        out = subprocess.run([CAIRNCTL, "--socket", self.daemon.socket, "--json", "audit", "--action", action],
+                             capture_output=True, text=True, check=True).stdout
+        return json.loads(out)["records"]
+
+    def test_a_retain_is_one_record_and_a_drop_one_more_a_layer(self):
+        rows = test_retain.Rows(test_retain.raw_space(), 500, np.random.default_rng(5))
+        before = len(self.records("retain")), len(self.records("drop"))
+        with self.daemon.connect() as c:
+            context = self.context(c, rows, "audited", 20)
+            (_, mass), reply = self.retain(c, context, rows, seed=77)
+            record = self.records("retain")[-1]
+            self.assertEqual((record["reason"], record["policy"], record["context"]), ("retention", "nacl", context))
+            self.assertEqual((record["count"], record["numbers"][0]), (reply.get(2), reply.get(1)))
+            self.assertEqual(record["bytes"], reply.get(2) * 2 * 16 * 4)
+            self.assertAlmostEqual(record["score"], float(mass.mean()), places=5)
+            self.assertAlmostEqual(record["numbers"][2], float(mass.min()), places=5)
+            self.assertEqual(record["numbers"][3], 77)
+            self.assertEqual((record["tier_from"], record["tier_to"]), ("ram", "nvme"))
+            self.assertGreater(record["request"], 0)
+            self.assertEqual(len(self.records("drop")), before[1])
+            _, reply = self.retain(c, context, rows, seed=78, drop=True)
+            drops = self.records("drop")[before[1]:]
+            self.assertEqual([r["layer"] for r in drops], list(range(rows.space.layers)))
+            self.assertEqual(sum(r["count"] for r in drops), reply.get(2))
+            self.assertEqual(len(self.records("retain")), before[0] + 2)
+
+    def test_the_same_retain_twice_chooses_the_same(self):
+        rows = test_retain.Rows(test_retain.raw_space(), 500, np.random.default_rng(6))
+        with self.daemon.connect() as c:
+            context = self.context(c, rows, "idempotent", 20)
+            first, _ = self.retain(c, context, rows, seed=3)
+            again, _ = self.retain(c, context, rows, seed=3)
+            np.testing.assert_array_equal(first[1], again[1])
+            for a, b in zip(sum(first[0], []), sum(again[0], [])):
+                np.testing.assert_array_equal(a, b)
+
+    def test_a_daemon_that_dies_in_the_middle_of_a_drop_leaves_every_row(self):
+        seed = int(os.environ.get("CAIRN_TEST_SEED", "0")) or int(time.time())
+        print(f"CAIRN_TEST_SEED={seed}")
+        rng = np.random.default_rng(seed)
+        rows = test_retain.Rows(test_retain.raw_space(), 24000, rng, proxies=64)
+        block = rows.space.block_tokens
+        directory = tempfile.mkdtemp(prefix="cairn-test-")
+        flags = dict(ram_bytes="256MiB", context_bytes="256MiB")
+        try:
+            daemon = Daemon(directory, **flags)
+            daemon.own = False
+            with daemon.connect() as c:
+                number = c.open_space(rows.space)
+                keys = [key("dies", i) for i in range(rows.tokens // block)]
+                for first in range(0, len(keys), 64):
+                    some = keys[first:first + 64]
+                    reply = c.put(number, some,
+                                  b"".join(rows.packed((first + i) * block, block) for i in range(len(some))),
+                                  parent=keys[first - 1] if first else b"", fields={2: 1})
+                    self.assertEqual(reply.statuses(), [OK] * len(some))
+                for turn in range(4):
+                    context = self.open(c, number, keys)
+                    shares = message({1: F64bits(0.01), 2: F64bits(0.1), 3: F64bits(0.05), 4: F64bits(0.01), 5: 4})
+                    queries = np.ascontiguousarray(rows.q).tobytes()
+                    body = message({1: context, 2: self.proxies(rows), 3: shares, 7: seed, 8: True})
+                    c.send(RETAIN, body, queries)
+                    time.sleep(rng.uniform(0, 0.15))
+                    daemon.kill()
+                    daemon.start()
+                    c.close()
+                    c = daemon.connect()
+                    number = c.open_space(rows.space)
+                    context = self.open(c, number, keys)
+                    for layer in range(rows.space.layers):
+                        for head in range(rows.space.kv_heads):
+                            found = self.everything(c, context, rows, layer).chosen(head)
+                            self.assertEqual(len(found), rows.tokens, "rows are missing")
+                    self.assertEqual(c.call(CLOSE_CONTEXT, message({1: context})).status, OK)
+                c.close()
+            daemon.stop()
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
