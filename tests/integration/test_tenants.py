@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
+import time
 import unittest
 
-from wire import (DELETE, EBUSY, ENOENT, EPERM, ESTALE, LIST_SPACES, OK, OPEN_CONTEXT, OPEN_SPACE, PIN, PREFETCH,
-                  RELEASE, UNPIN, Connection, Daemon, DaemonCase, Space, fields, key, message, pattern)
+from wire import (CAIRND, DELETE, EBUSY, EINVAL, ENOENT, ENOSPC, EPERM, ESTALE, LIST_SPACES, LIST_TENANTS, OK,
+                  OPEN_CONTEXT, OPEN_SPACE, PIN, PREFETCH, PUT, RELEASE, RELOAD, SET_QUOTA, UNPIN, Connection, Daemon, DaemonCase, Space, fields, frame, key,
+                  message, pattern)
 
 ALICE, BOB, CAROL = 4001, 4002, 4003
 BLOCK = 64 * 1024
@@ -198,6 +201,211 @@ class Walls(DaemonCase):
         self.assertGreaterEqual(statuses.count(OK), 500)
         self.assertEqual(carol.call(OPEN_SPACE, message({1: Space.opaque(4096, model="many 0").packed()})).status, OK)
         alice.open_space(Space.opaque(4096, model="still room"))
+
+
+def tenants(connection):
+    """{name: {...}}, and the default quota."""
+    reply = connection.call(LIST_TENANTS)
+    out = {}
+    for info in reply.fields.get(1, []):
+        f = fields(info)
+        quota = fields(f[3][0])
+        out[f[1][0].decode()] = dict(quota=[quota.get(i, [0])[0] for i in range(1, 5)], source=f[4][0].decode(),
+                                     ram=f.get(5, [0])[0], nvme=f.get(6, [0])[0], blocks=f.get(7, [0])[0],
+                                     connections=f.get(8, [0])[0], refused=f.get(10, [0])[0])
+    fallback = fields(reply.get(2))
+    return out, [fallback.get(i, [0])[0] for i in range(1, 5)]
+
+
+def set_quota(connection, tenant, **numbers):
+    names = dict(ram=2, nvme=3, ram_guaranteed=4, nvme_guaranteed=5, keep=6, reset=7)
+    return connection.call(SET_QUOTA, message({1: tenant, **{names[n]: v for n, v in numbers.items()}}))
+
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root, to become other users")
+class Quotas(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="cairn-test-")
+        os.chmod(self.directory, 0o711)
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.daemon = None
+
+    def tearDown(self):
+        if self.daemon and self.daemon.process.poll() is None:
+            self.daemon.stop()
+
+    def start(self, **flags):
+        base = dict(ram_bytes="32MiB", nvme_bytes="64MiB", slab_bytes="2MiB", tenants=f"alice:{ALICE}, bob:{BOB}+{CAROL}")
+        self.daemon = Daemon(self.directory, **{**base, **flags})
+        return self.daemon
+
+    def fill(self, uid, count, name, ack=1):
+        """Puts roots one after the other; their statuses, and the text of the first refusal."""
+        statuses, text = [], ""
+        with connect(self.daemon, uid) as c:
+            space = c.open_space(Space.opaque(BLOCK, model="quota"))
+            for i in range(count):
+                reply = c.put(space, [key(name, i)], pattern(BLOCK, name, i), fields={2: ack})
+                statuses += reply.statuses()
+                text = text or reply.get(2, b"").decode()
+        return statuses, text
+
+    def present(self, uid, count, name):
+        found = 0
+        with connect(self.daemon, uid) as c:
+            space = c.open_space(Space.opaque(BLOCK, model="quota"))
+            for i in range(count):
+                reply = c.get(space, [key(name, i)])
+                if reply.statuses() == [OK]:
+                    self.assertEqual(reply.payload, pattern(BLOCK, name, i))
+                    found += 1
+        return found
+
+    def test_case_28_150_of_100_and_a_quota_lowered_while_running(self):
+        slot = BLOCK + 4096
+        self.start(quotas=f"alice nvme={100 * slot} ram=4MiB, default nvme=16MiB")
+        self.assertEqual(self.fill(BOB, 20, "his")[0], [OK] * 20)
+        statuses, _ = self.fill(ALICE, 150, "hers")
+        self.assertEqual(statuses, [OK] * 150, "her own oldest make room")
+        with self.daemon.connect() as root:
+            known, fallback = tenants(root)
+            self.assertEqual(known["alice"]["quota"], [4 * MIB, 100 * slot, 0, 0])
+            self.assertEqual(known["alice"]["source"], "configuration")
+            self.assertLessEqual(known["alice"]["nvme"], 100 * slot)
+            self.assertLessEqual(known["alice"]["ram"], 4 * MIB)
+            self.assertEqual(known["bob"]["source"], "default")
+            self.assertEqual(known["bob"]["quota"], [0, 16 * MIB, 0, 0])
+            self.assertEqual(fallback, [0, 16 * MIB, 0, 0])
+            there = self.present(ALICE, 150, "hers")
+            self.assertTrue(80 <= there <= 100, there)
+            self.assertEqual(self.present(BOB, 20, "his"), 20, "and nobody else's")
+            self.assertEqual(set_quota(root, "alice", nvme=40 * slot, keep=1).status, OK)
+            end = time.monotonic() + 20
+            while tenants(root)[0]["alice"]["nvme"] > 40 * slot and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertLessEqual(tenants(root)[0]["alice"]["nvme"], 40 * slot)
+            self.assertEqual(tenants(root)[0]["alice"]["quota"], [4 * MIB, 40 * slot, 0, 0], "keep: RAM's stays")
+            self.assertEqual(self.present(BOB, 20, "his"), 20)
+
+    def test_case_28_aborted_puts_cost_nothing(self):
+        self.start(quotas="alice nvme=4MiB ram=4MiB")
+        with connect(self.daemon, ALICE) as c:
+            space = c.open_space(Space.opaque(BLOCK, model="quota"))
+            for i in range(300):
+                c.send(PUT, message({1: space, 3: key("gone", i), 6: message({2: 0, 3: 10 * BLOCK})}), bytes(100))
+            for i in range(300):
+                self.assertLess(c.receive().status, 0)
+        for i in range(40):  # cut off in the middle of their frames
+            c = connect(self.daemon, ALICE)
+            space = c.open_space(Space.opaque(BLOCK, model="quota"))
+            body = message({1: space, 3: key("cut", i)})
+            c.socket.sendall(frame(PUT, body, bytes(BLOCK), 7)[: 200 + 1000 * i])
+            c.close()
+        with self.daemon.connect() as root:
+            end = time.monotonic() + 10
+            while tenants(root)[0].get("alice", {"ram": 0})["ram"] and time.monotonic() < end:
+                time.sleep(0.05)
+            alice = tenants(root)[0]["alice"]
+            self.assertEqual((alice["ram"], alice["nvme"], alice["blocks"]), (0, 0, 0))
+        self.assertEqual(self.fill(ALICE, 30, "then")[0], [OK] * 30)
+
+    def test_what_cannot_leave_is_refused_with_a_text_that_names_the_quota(self):
+        self.start(quotas="alice nvme=1MiB")
+        with connect(self.daemon, ALICE) as c:
+            space = c.open_space(Space.opaque(BLOCK, model="quota"))
+            keys = [key("pinned", i) for i in range(40)]
+            statuses = []
+            text = ""
+            for k in keys:
+                reply = c.put(space, [k], bytes(BLOCK), fields={2: 1}, deadline=3000)
+                statuses += reply.statuses()
+                text = text or reply.get(2, b"").decode()
+                if reply.statuses() == [OK]:
+                    self.assertEqual(c.call(PIN, message({1: space, 2: k, 4: 1})).statuses(), [OK])
+                else:
+                    break
+            self.assertEqual(statuses[-1], ENOSPC)
+            self.assertIn("quota of nvme is 1048576 bytes", text)
+            self.assertEqual(self.fill(BOB, 30, "his")[0], [OK] * 30)
+            c.call(UNPIN, message({1: space, 2: b"".join(keys)}))
+            self.assertEqual(c.put(space, [key("again")], bytes(BLOCK), fields={2: 1}).statuses(), [OK])
+
+    def test_what_is_set_outlives_a_restart_and_reset_ends_it(self):
+        flags = dict(quotas="alice nvme=8MiB, default ram=5MiB")
+        self.start(**flags)
+        with self.daemon.connect() as root:
+            self.assertEqual(set_quota(root, "alice", ram=3 * MIB, nvme=6 * MIB, ram_guaranteed=1 * MIB).status, OK)
+            self.assertEqual(set_quota(root, "default", nvme=7 * MIB, keep=1).status, OK)
+            self.assertEqual(set_quota(root, "77", nvme=9 * MIB).status, OK)
+        self.daemon.kill()
+        self.start(**flags)
+        with self.daemon.connect() as root:
+            known, fallback = tenants(root)
+            self.assertEqual(known["alice"]["quota"], [3 * MIB, 6 * MIB, 1 * MIB, 0])
+            self.assertEqual(known["alice"]["source"], "set")
+            self.assertEqual(known["77"]["quota"], [0, 9 * MIB, 0, 0])
+            self.assertEqual(fallback, [5 * MIB, 7 * MIB, 0, 0])
+            reply = set_quota(root, "alice", reset=1)
+            self.assertEqual(reply.get(2), b"configuration")
+            self.assertEqual(tenants(root)[0]["alice"]["quota"], [0, 8 * MIB, 0, 0])
+            self.assertEqual(set_quota(root, "default", reset=1).status, OK)
+            self.assertEqual(tenants(root)[1], [5 * MIB, 0, 0, 0])
+            self.assertEqual(set_quota(root, "77", reset=1).get(2), b"default")
+            self.assertEqual(tenants(root)[0]["77"]["quota"], [5 * MIB, 0, 0, 0])
+
+    def test_guarantees_must_fit(self):
+        self.start(quotas="alice ram_guaranteed=20MiB")
+        with self.daemon.connect() as root, connect(self.daemon, ALICE) as alice:
+            reply = set_quota(root, "bob", ram_guaranteed=20 * MIB)
+            self.assertEqual(reply.status, EINVAL)
+            self.assertIn("all guarantees of ram together are 41943040 bytes, and ram_bytes is 33554432", reply.text)
+            self.assertEqual(tenants(root)[0].get("bob", {"quota": [0] * 4})["quota"], [0] * 4)
+            self.assertEqual(set_quota(root, "bob", ram_guaranteed=12 * MIB).status, OK)
+            reply = set_quota(root, "bob", ram=1 * MIB, ram_guaranteed=2 * MIB)
+            self.assertEqual(reply.status, EINVAL)
+            self.assertIn("above the tenant's own limit", reply.text)
+            self.assertIn("name them", set_quota(root, "default", ram_guaranteed=1).text)
+            self.assertIn("no tenant \"carol\"", set_quota(root, "carol", ram=1).text)
+            self.assertEqual(set_quota(alice, "alice", nvme=0).status, EPERM, "operators alone")
+            self.assertEqual(list(tenants(alice)[0]), ["alice"], "a tenant is told of itself")
+
+    def test_case_38_configuration_is_checked(self):
+        for tenants_, quotas, said in ((f"alice:{ALICE}", "alice ram=1GiB nvem=2", "nvem"), ("", "alice ram=1", "no tenant"),
+                                       ("", "7 ram=x", "give bytes"), ("", "7", "one limit"), ("", "7 ram=1, 7 nvme=1", "twice"),
+                                       ("", "7 ram_guaranteed=40MiB", "ram_bytes is"), ("alice", "", "name:uid"),
+                                       ("alice:1, bob:1", "", "there twice"), ("default:1", "", "name:uid"),
+                                       ("alice:no-such-user", "", "no user"), ("", "default ram_guaranteed=1", "name them")):
+            result = subprocess.run([CAIRND, "--check-config", "--ram-bytes", "32MiB", "--tenants", tenants_, "--quotas", quotas],
+                                    capture_output=True, text=True)
+            self.assertEqual(result.returncode, 78, result.stderr)
+            self.assertIn(said, result.stderr + result.stdout)
+
+    def test_reload_changes_names_and_quotas(self):
+        path = os.path.join(self.directory, "conf")
+        with open(path, "w") as f:
+            f.write(f"ram_bytes = 32MiB\nnvme_bytes = 64MiB\ntenants = alice:{ALICE}\nquotas = alice nvme=8MiB ram_guaranteed=30MiB\n")
+        self.daemon = Daemon(self.directory, wait=False)
+        self.daemon.flags = dict(config=path)
+        self.daemon.start()
+        with self.daemon.connect() as root:
+            self.assertEqual(tenants(root)[0]["alice"]["quota"], [0, 8 * MIB, 30 * MIB, 0])
+            with open(path, "w") as f:
+                f.write(f"ram_bytes = 32MiB\nnvme_bytes = 64MiB\ntenants = alice:{ALICE}, bob:{BOB}\n"
+                        "quotas = alice nvme=4MiB, bob ram_guaranteed=30MiB\n")
+            reply = root.call(RELOAD)
+            self.assertEqual(reply.status, OK, reply.text)
+            known = tenants(root)[0]
+            self.assertEqual(known["alice"]["quota"], [0, 4 * MIB, 0, 0])
+            self.assertEqual(known["bob"]["quota"], [0, 0, 30 * MIB, 0])
+
+    def test_a_guarantee_is_never_taken_by_another(self):
+        self.start(ram_bytes="16MiB", nvme_bytes="24MiB", quotas="alice nvme_guaranteed=8MiB")
+        self.assertEqual(self.fill(ALICE, 80, "hers")[0], [OK] * 80)  # five of her eight MiB
+        self.fill(BOB, 600, "his")  # more than the whole tier
+        self.assertEqual(self.present(ALICE, 80, "hers"), 80)
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root, to become other users")
