@@ -15,7 +15,13 @@ pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
 pkg_check_modules(CURSES IMPORTED_TARGET ncursesw)
 pkg_check_modules(SECCOMP IMPORTED_TARGET libseccomp)
 
+include(CheckIncludeFile)
+check_include_file(sys/sdt.h CAIRN_SDT_FOUND)
+
 add_library(cairn_flags INTERFACE)
+if(CAIRN_SDT_FOUND) # else there are no static probes
+  target_compile_definitions(cairn_flags INTERFACE CAIRN_HAVE_SDT)
+endif()
 target_compile_definitions(cairn_flags INTERFACE _GNU_SOURCE CAIRN_VERSION="${PROJECT_VERSION}")
 target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
   -Wmissing-prototypes -Wpointer-arith -Wvla -fno-strict-aliasing -ffp-contract=off

@@ -1,10 +1,15 @@
-// Log lines on stderr.
+// Log lines on stderr, and entries of journald.
 #include "daemon/log.h"
 
+#include <assert.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <systemd/sd-journal.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
@@ -27,15 +32,31 @@ struct site {
 // The log level, and what belongs to it. Touched by the loop thread alone.
 static struct {
         enum cairn_log_level level;
-        bool journal;
+        bool journal; // lines carry its prefix
+        bool native;  // entries go to journald itself
         bool json;
         struct site sites[SITES_MAX];
 } state = {.level = CAIRN_LOG_INFO};
 
+// Whether stderr is the stream to journald that the variable names, and journald is there.
+static bool is_journald(const char *stream)
+{
+        struct stat info;
+        unsigned long long device;
+        unsigned long long inode;
+
+        return sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+               fstat(STDERR_FILENO, &info) == 0 && info.st_dev == device && info.st_ino == inode &&
+               access("/run/systemd/journal/socket", W_OK) == 0;
+}
+
 void cairn_log_init(enum cairn_log_level level)
 {
+        const char *stream = getenv("JOURNAL_STREAM");
+
         state.level = level;
-        state.journal = getenv("JOURNAL_STREAM") != NULL;
+        state.journal = stream != NULL;
+        state.native = stream && is_journald(stream);
         (void)setvbuf(stderr, NULL, _IOLBF, 2 * LINE_BYTES_MAX); // a line is one write
 }
 
@@ -96,8 +117,17 @@ static const char *level_name(enum cairn_log_level level)
         return "unknown";
 }
 
-static void write_json(enum cairn_log_level level, const char *line, const char *remedy,
-                       uint64_t suppressed)
+// What a line is made of.
+struct line {
+        enum cairn_log_level level;
+        const char *text;
+        const char *remedy; // NULL: none
+        uint64_t suppressed;
+        const struct cairn_log_field *fields;
+        size_t fields_count;
+};
+
+static void write_json(const struct line *line)
 {
         char stamp[32];
         struct timespec now;
@@ -107,46 +137,138 @@ static void write_json(enum cairn_log_level level, const char *line, const char 
         (void)gmtime_r(&now.tv_sec, &parts);
         (void)strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &parts);
         (void)fprintf(stderr, "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"message\":", stamp,
-                      now.tv_nsec / 1000000, level_name(level));
-        put_quoted(line);
-        if (remedy) {
+                      now.tv_nsec / 1000000, level_name(line->level));
+        put_quoted(line->text);
+        if (line->remedy) {
                 (void)fputs(",\"remedy\":", stderr);
-                put_quoted(remedy);
+                put_quoted(line->remedy);
         }
-        if (suppressed > 0)
-                (void)fprintf(stderr, ",\"suppressed\":%llu", (unsigned long long)suppressed);
+        for (size_t i = 0; i < line->fields_count; i++) {
+                (void)fprintf(stderr, ",\"%s\":", line->fields[i].name);
+                put_quoted(line->fields[i].value);
+        }
+        if (line->suppressed > 0)
+                (void)fprintf(stderr, ",\"suppressed\":%llu", (unsigned long long)line->suppressed);
         (void)fputs("}\n", stderr);
 }
 
-static void write_text(const char *line, const char *remedy, uint64_t suppressed)
+static void write_text(const struct line *line)
 {
-        char tail[64] = "";
+        (void)fprintf(stderr, "cairnd: %s%s%s", line->text, line->remedy ? "; " : "",
+                      line->remedy ? line->remedy : "");
+        for (size_t i = 0; i < line->fields_count; i++)
+                if (line->fields[i].in_text)
+                        (void)fprintf(stderr, " %s=%s", line->fields[i].name,
+                                      line->fields[i].value);
+        if (line->suppressed > 0)
+                (void)fprintf(stderr, " (%llu such lines left out)",
+                              (unsigned long long)line->suppressed);
+        (void)fputc('\n', stderr);
+}
 
-        if (suppressed > 0)
-                (void)snprintf(tail, sizeof(tail), " (%llu such lines left out)",
-                               (unsigned long long)suppressed);
-        (void)fprintf(stderr, "cairnd: %s%s%s%s\n", line, remedy ? "; " : "", remedy ? remedy : "",
-                      tail);
+// ---- journald ----
+
+enum {
+        ENTRY_FIELDS_MAX = CAIRN_LOG_FIELDS_MAX + 5
+};
+
+struct entry {
+        struct iovec fields[ENTRY_FIELDS_MAX];
+        int count;
+        size_t used;
+        char bytes[4 * LINE_BYTES_MAX];
+};
+
+// NAME=value; one that does not fit is left out.
+static void add(struct entry *entry, const char *prefix, const char *name, const char *value)
+{
+        char *at = entry->bytes + entry->used;
+        size_t room = sizeof(entry->bytes) - entry->used;
+        int size = snprintf(at, room, "%s%s=%s", prefix, name, value);
+
+        assert(entry->count < ENTRY_FIELDS_MAX);
+        if (size < 0 || (size_t)size >= room)
+                return;
+        for (char *c = at; *c != '='; c++)
+                *c = (char)toupper((unsigned char)*c);
+        entry->fields[entry->count++] = (struct iovec){at, (size_t)size};
+        entry->used += (size_t)size;
+}
+
+static void write_entry(const struct line *line)
+{
+        struct entry entry = {.count = 0};
+        char number[24];
+
+        (void)snprintf(number, sizeof(number), "%d", (int)line->level);
+        add(&entry, "", "MESSAGE", line->text);
+        add(&entry, "", "PRIORITY", number);
+        add(&entry, "", "SYSLOG_IDENTIFIER", "cairnd");
+        if (line->remedy)
+                add(&entry, "CAIRN_", "remedy", line->remedy);
+        if (line->suppressed > 0) {
+                (void)snprintf(number, sizeof(number), "%llu",
+                               (unsigned long long)line->suppressed);
+                add(&entry, "CAIRN_", "suppressed", number);
+        }
+        for (size_t i = 0; i < line->fields_count; i++)
+                add(&entry, "CAIRN_", line->fields[i].name, line->fields[i].value);
+        if (sd_journal_sendv(entry.fields, entry.count) < 0)
+                write_text(line); // stderr leads to the same place
+}
+
+static void write_line(const struct line *line)
+{
+        if (state.native && !state.json) {
+                write_entry(line);
+                return;
+        }
+        if (state.journal)
+                (void)fprintf(stderr, "<%d>", (int)line->level);
+        if (state.json)
+                write_json(line);
+        else
+                write_text(line);
+}
+
+// ---- lines ----
+
+static void log_line(struct line *line, const char *format, va_list args)
+{
+        char text[LINE_BYTES_MAX];
+
+        (void)vsnprintf(text, sizeof(text), format, args); // cut short is fine
+        for (char *c = text; *c != '\0'; c++) // names come from peers: one line stays one line
+                if ((unsigned char)*c < ' ')
+                        *c = '?';
+        line->text = text;
+        write_line(line);
+        line->text = NULL;
 }
 
 void cairn_log(enum cairn_log_level level, const char *remedy, const char *format, ...)
 {
-        char line[LINE_BYTES_MAX];
-        uint64_t suppressed;
+        struct line line = {.level = level, .remedy = remedy};
         va_list args;
 
-        if (level > state.level || !admit(format, &suppressed))
+        if (level > state.level || !admit(format, &line.suppressed))
                 return;
         va_start(args, format);
-        (void)vsnprintf(line, sizeof(line), format, args); // cut short is fine
+        log_line(&line, format, args);
         va_end(args);
-        for (char *c = line; *c != '\0'; c++) // names come from peers: one line stays one line
-                if ((unsigned char)*c < ' ')
-                        *c = '?';
-        if (state.journal)
-                (void)fprintf(stderr, "<%d>", (int)level);
-        if (state.json)
-                write_json(level, line, remedy, suppressed);
-        else
-                write_text(line, remedy, suppressed);
+}
+
+void cairn_log_fields(enum cairn_log_level level, const char *remedy,
+                      const struct cairn_log_field *fields, size_t count, const char *format, ...)
+{
+        struct line line = {
+            .level = level, .remedy = remedy, .fields = fields, .fields_count = count};
+        va_list args;
+
+        assert(count <= CAIRN_LOG_FIELDS_MAX);
+        if (level > state.level || !admit(format, &line.suppressed))
+                return;
+        va_start(args, format);
+        log_line(&line, format, args);
+        va_end(args);
 }

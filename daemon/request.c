@@ -10,10 +10,10 @@
 #include "daemon/clock.h"
 #include "daemon/access.h"
 #include "daemon/connection.h"
-#include "daemon/log.h"
 #include "daemon/operate.h"
 #include "daemon/serve.h"
 #include "daemon/server.h"
+#include "proto/probe.h"
 #include "proto/status.h"
 
 // The one setter of the state: each has one predecessor.
@@ -138,6 +138,9 @@ static void dispatch(struct cairn_request *request, const struct cairn_frame *fr
                 return;
         }
         request->message = message;
+        request->traced = cairn_codec_trace(message, &request->trace);
+        CAIRN_PROBE4(request__start, request->kind, request->id, request->session->tenant,
+                     frame->header.message_bytes + frame->header.payload_bytes);
         serve(request);
 }
 
@@ -263,18 +266,6 @@ static bool queue_reply(struct cairn_request *request, int status, const void *m
         return true;
 }
 
-static void note_duration(const struct cairn_request *request, uint64_t duration_ns)
-{
-        struct cairn_server *server = request->server;
-        uint64_t slow_ms = server->config->slow_request_ms;
-
-        cairn_stats_add_latency(&server->counters.latency[request->kind], duration_ns);
-        if (slow_ms > 0 && duration_ns >= slow_ms * 1000000u)
-                cairn_log(CAIRN_LOG_WARNING, NULL, "slow: %s %llu of tenant %u took %llu ms",
-                          cairn_kind_name(request->kind), (unsigned long long)request->id,
-                          request->session->tenant, (unsigned long long)(duration_ns / 1000000u));
-}
-
 static void answer_with(struct cairn_request *request, int status, const void *message,
                         uint8_t *payload, size_t payload_bytes, int *descriptors,
                         uint32_t descriptors_count)
@@ -283,7 +274,9 @@ static void answer_with(struct cairn_request *request, int status, const void *m
         set_state(request, CAIRN_REQUEST_ANSWERED);
         if (status != CAIRN_OK)
                 request->server->counters.requests_failed[request->kind]++;
-        note_duration(request, cairn_clock_ns() - request->received_ns);
+        cairn_request_note_end(request, status,
+                               status != CAIRN_OK ? ((const Cairn__ErrorReply *)message)->text
+                                                  : NULL);
         if (request->connection->closed) {
                 free(payload);
                 cairn_descriptors_close(descriptors, descriptors_count);

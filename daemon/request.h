@@ -32,6 +32,8 @@ struct cairn_request {
         uint64_t id;
         uint64_t deadline_ms; // of the daemon's clock; the configured one if it named none
         uint64_t received_ns;
+        bool traced;
+        struct cairn_trace trace; // of the caller's, if so
         struct cairn_codec_arena memory;
         const void *message; // the decoded Cairn__..Request
         uint8_t *frame;      // owned: the received bytes, if there is a payload
@@ -46,6 +48,9 @@ struct cairn_request {
 // Makes a request of the frame that the connection's parser has just completed, and serves it. It
 // may have ended on return. CAIRN_ENOMEM: nothing was answered; the connection cannot go on.
 int cairn_request_begin(struct cairn_connection *connection, const struct cairn_frame *frame);
+
+// request_log.c: counts how long it took; says what was slow, and what failed. text: of a failure.
+void cairn_request_note_end(const struct cairn_request *request, int status, const char *text);
 
 // The handler's state: zeroed memory that goes with the request. NULL: no memory (answer
 // CAIRN_ENOMEM).

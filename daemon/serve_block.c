@@ -6,6 +6,7 @@
 #include "daemon/connection.h"
 #include "daemon/serve.h"
 #include "daemon/server.h"
+#include "proto/probe.h"
 #include "proto/status.h"
 
 // ---- shared ----
@@ -182,6 +183,7 @@ void cairn_serve_lookup(struct cairn_request *request)
                 request->server->counters.lookup_blocks[op->tiers[i]]++;
         request->server->counters.lookup_blocks[CAIRN_TIER_NONE] += count - found;
         request->server->counters.lookup_tokens += found * entry->space.block_tokens;
+        CAIRN_PROBE3(lookup, entry->id, count, found);
         request->server->counters.saved_bytes += found * entry->block_bytes;
         cairn_stats_lookup_missed(request->server, entry->id, keys + found, count - found);
         reply.found = (uint32_t)found;

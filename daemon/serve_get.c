@@ -13,6 +13,7 @@
 #include "daemon/server.h"
 #include "proto/checksum.h"
 #include "proto/copy.h"
+#include "proto/probe.h"
 #include "proto/status.h"
 
 enum {
@@ -80,6 +81,7 @@ static void finish(struct get_op *op)
         cairn_stats_add_blocks(op->request->server->counters.get_blocks,
                                &op->request->server->counters.get_bytes, op->statuses, op->count,
                                op->item_bytes);
+        CAIRN_PROBE3(get, op->entry->id, op->count, op->item_bytes);
         cairn_stats_get_missed(op->request->server, op->entry->id, op->keys, op->statuses,
                                op->count);
         op->payload = NULL;

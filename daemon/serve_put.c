@@ -12,6 +12,7 @@
 #include "daemon/serve.h"
 #include "daemon/server.h"
 #include "proto/checksum.h"
+#include "proto/probe.h"
 #include "proto/status.h"
 
 enum {
@@ -95,6 +96,7 @@ static void finish(struct put_op *op)
         char why[CAIRN_TEXT_BYTES_MAX];
         struct cairn_counters *counters = &op->request->server->counters;
 
+        CAIRN_PROBE3(put, op->entry->id, op->count, op->entry->block_bytes);
         cairn_stats_add_blocks(counters->put_blocks, &counters->put_bytes, op->statuses, op->count,
                                op->entry->block_bytes);
         if (op->context) {

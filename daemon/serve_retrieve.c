@@ -7,6 +7,7 @@
 #include "daemon/connection.h"
 #include "daemon/retrieve.h"
 #include "daemon/server.h"
+#include "proto/probe.h"
 #include "proto/status.h"
 
 enum {
@@ -33,6 +34,7 @@ static void finish(struct cairn_retrieve *r)
         uint8_t *payload = r->result.payload;
 
         counters->tokens_scanned += r->tokens_scanned;
+        CAIRN_PROBE4(retrieve, r->request->id, r->status, r->tokens_scanned, r->kernel_ns);
         if (r->status != CAIRN_OK) {
                 cairn_request_fail(r->request, r->status,
                                    r->status == CAIRN_EINVAL && r->held_lse.base

@@ -173,8 +173,17 @@ int cairn_codec_frame(const struct cairn_frame_header *header, const void *messa
                       size_t payload_bytes, uint8_t **ret_bytes, size_t *ret_size,
                       uint8_t **ret_payload)
 {
+        return cairn_codec_frame_traced(header, message, NULL, payload_bytes, ret_bytes, ret_size,
+                                        ret_payload);
+}
+
+int cairn_codec_frame_traced(const struct cairn_frame_header *header, const void *message,
+                             const struct cairn_trace *trace, size_t payload_bytes,
+                             uint8_t **ret_bytes, size_t *ret_size, uint8_t **ret_payload)
+{
         struct cairn_frame_header full = *header;
-        size_t message_bytes = message ? cairn_codec_size(message) : 0;
+        size_t own_bytes = message ? cairn_codec_size(message) : 0;
+        size_t message_bytes = own_bytes + (trace ? CAIRN_TRACE_FIELD_BYTES : 0);
         size_t payload_max = header->reply ? CAIRN_REPLY_BYTES_MAX : CAIRN_PAYLOAD_BYTES_MAX;
         size_t size = CAIRN_FRAME_HEADER_BYTES + message_bytes + payload_bytes;
         uint8_t *bytes;
@@ -190,11 +199,33 @@ int cairn_codec_frame(const struct cairn_frame_header *header, const void *messa
         cairn_frame_header_write(&full, bytes);
         if (message)
                 cairn_codec_pack(message, bytes + CAIRN_FRAME_HEADER_BYTES);
+        if (trace)
+                cairn_trace_write(trace, bytes + CAIRN_FRAME_HEADER_BYTES + own_bytes);
         *ret_bytes = bytes;
         *ret_size = size;
         if (ret_payload)
                 *ret_payload = bytes + CAIRN_FRAME_HEADER_BYTES + message_bytes;
         return CAIRN_OK;
+}
+
+bool cairn_codec_trace(const void *message, struct cairn_trace *ret_trace)
+{
+        const ProtobufCMessage *base = message;
+
+        for (unsigned i = 0; i < base->n_unknown_fields; i++) {
+                const ProtobufCMessageUnknownField *field = &base->unknown_fields[i];
+
+                // The bytes of such a field begin with their length.
+                if (field->tag != CAIRN_TRACE_FIELD ||
+                    field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED ||
+                    field->len != CAIRN_TRACE_BYTES + 1)
+                        continue;
+                memcpy(ret_trace->id, field->data + 1, sizeof(ret_trace->id));
+                memcpy(ret_trace->span, field->data + 1 + sizeof(ret_trace->id),
+                       sizeof(ret_trace->span));
+                return cairn_trace_is_set(ret_trace);
+        }
+        return false;
 }
 
 // ---- spaces and keys ----

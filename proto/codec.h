@@ -13,6 +13,7 @@
 #include "proto/frame.h"
 #include "proto/key.h"
 #include "proto/space.h"
+#include "proto/trace.h"
 
 // Bounded memory of one decoded message: freed at once. `data` grows by chunks of malloc.
 struct cairn_codec_arena {
@@ -44,6 +45,13 @@ void cairn_codec_pack(const void *message, uint8_t *ret_bytes);
 int cairn_codec_frame(const struct cairn_frame_header *header, const void *message,
                       size_t payload_bytes, uint8_t **ret_bytes, size_t *ret_size,
                       uint8_t **ret_payload);
+
+// The same with a trace context behind the message; NULL: none.
+int cairn_codec_frame_traced(const struct cairn_frame_header *header, const void *message,
+                             const struct cairn_trace *trace, size_t payload_bytes,
+                             uint8_t **ret_bytes, size_t *ret_size, uint8_t **ret_payload);
+// The trace context of an unpacked request. False: it carries none, or one of another size.
+bool cairn_codec_trace(const void *message, struct cairn_trace *ret_trace);
 
 // Between the message and the plain struct. from: CAIRN_EINVAL for names too long or unknown
 // numbers. to: the strings in ret_message point into `space`.

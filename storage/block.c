@@ -2,6 +2,7 @@
 // among what may be evicted, and its end when nobody needs it any more.
 #include <stdlib.h>
 
+#include "proto/probe.h"
 #include "storage/store_internal.h"
 
 void cairn_block_set_flag(struct cairn_store *store, struct cairn_block *block, uint32_t flag,
@@ -229,6 +230,7 @@ void cairn_part_drop(struct cairn_store *store, struct cairn_block *block, uint3
         }
         ram->state = CAIRN_PART_NONE;
         uint64_t bytes = space->layout.part_bytes[part];
+        CAIRN_PROBE4(ram__drop, space->id, block->tenant, part, bytes);
         cairn_evict_ram_free(store, cairn_block_owner(store, block), bytes, &ram->slot);
         space->ram_bytes -= bytes;
 }
@@ -336,6 +338,9 @@ void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, st
         if (!op)
                 op = cairn_op_reserved(store);
         cairn_block_unpublish(store, block);
+        if (record)
+                CAIRN_PROBE4(remove, cairn_block_space(store, block)->id, block->tenant,
+                             record->action, record->reason);
         if (record)
                 cairn_gone_note(&store->gone, cairn_block_space(store, block)->id, &block->key,
                                 record->reason);

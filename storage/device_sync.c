@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "proto/probe.h"
 #include "proto/status.h"
 #include "storage/device.h"
 
@@ -126,6 +127,7 @@ static void sync_reap(struct cairn_device *device)
                 pthread_mutex_unlock(&self->lock);
                 if (!request)
                         return;
+                CAIRN_PROBE3(io__complete, request->kind, request->offset, request->status);
                 request->on_done(request, request->status);
         }
 }

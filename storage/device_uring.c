@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "proto/probe.h"
 #include "proto/status.h"
 #include "storage/device.h"
 
@@ -85,6 +86,7 @@ static void uring_reap(struct cairn_device *device)
                 assert(self->inflight > 0);
                 self->inflight--;
                 if (cairn_device_advance(request, result)) {
+                        CAIRN_PROBE3(io__complete, request->kind, request->offset, request->status);
                         request->on_done(request, request->status);
                         continue;
                 }

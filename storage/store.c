@@ -8,6 +8,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "proto/probe.h"
 #include "storage/store_internal.h"
 
 enum {
@@ -101,6 +102,7 @@ void cairn_op_removed(struct cairn_device_request *request, int status)
 void cairn_io_submit(struct cairn_store *store, struct cairn_device_request *request)
 {
         store->io_pending++;
+        CAIRN_PROBE3(io__submit, request->kind, request->offset, cairn_device_bytes_left(request));
         store->device->ops->submit(store->device, request);
         cairn_store_wake(store);
 }

@@ -127,6 +127,23 @@ fail:
         return status;
 }
 
+int cairn_client_trace(struct cairn_client *client, const char *traceparent)
+{
+        struct cairn_trace trace;
+
+        client->traced = false;
+        if (!traceparent)
+                return CAIRN_OK;
+        if (cairn_trace_parse(traceparent, &trace) != CAIRN_OK)
+                return cairn_client_fail(client, CAIRN_EINVAL,
+                                         "%.80s is no traceparent; it looks like "
+                                         "00-<32 hex digits>-<16 hex digits>-01",
+                                         traceparent);
+        client->trace = trace;
+        client->traced = true;
+        return CAIRN_OK;
+}
+
 void cairn_client_destroy(struct cairn_client *client)
 {
         if (!client)

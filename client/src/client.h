@@ -13,6 +13,7 @@
 #include "proto/result.h"
 #include "proto/space.h"
 #include "proto/status.h"
+#include "proto/trace.h"
 
 #include "cairn/cairn.h"
 
@@ -179,6 +180,9 @@ struct cairn_client {
         uint32_t timeout_ms;
         uint32_t connect_wait_ms;
         uint32_t reconnect_wait_ms;
+
+        bool traced;
+        struct cairn_trace trace; // that requests carry
 
         int socket_fd; // -1: not connected
         int epoll_fd;

@@ -234,7 +234,8 @@ static int build_frame(struct cairn_client *client, const struct cairn_client_su
                                          "lie in an arena",
                                          payload_bytes, client->payload_bytes_max);
         status =
-            cairn_codec_frame(&header, s->message, payload_bytes, ret_bytes, ret_size, &payload);
+            cairn_codec_frame_traced(&header, s->message, client->traced ? &client->trace : NULL,
+                                     payload_bytes, ret_bytes, ret_size, &payload);
         if (status != CAIRN_OK)
                 return cairn_client_fail(client, status, NULL);
         for (size_t i = 0; i < s->payload_count; i++) {

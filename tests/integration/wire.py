@@ -394,7 +394,7 @@ class Daemon:
     def _read(self, process):
         for line in process.stderr:
             self.lines.append(line.rstrip("\n"))
-            if "cairnd: ready on " in line:
+            if "ready on " in line:
                 self.ready.set()
         self.ready.set()
         process.stderr.close()

@@ -220,6 +220,11 @@ CAIRN_API void cairn_client_destroy(struct cairn_client *client);
 // again.
 CAIRN_API void cairn_client_hang_up(struct cairn_client *client);
 
+// Requests from now on belong to this trace (W3C trace context, as OpenTelemetry hands it over:
+// "00-<trace id>-<span id>-<flags>"): the daemon's lines about them name it. NULL: to none.
+// CAIRN_EINVAL: no such text; then to none.
+CAIRN_API int cairn_client_trace(struct cairn_client *client, const char *traceparent);
+
 // Text of the last failure of a call of this client, with cause and remedy; inside on_done: of this
 // call. Valid until the next call.
 CAIRN_API const char *cairn_client_error(const struct cairn_client *client);

@@ -343,6 +343,7 @@ _FUNCTIONS = {
     "cairn_client_create": (c_int, [POINTER(OptionsStruct), POINTER(c_void_p), c_char_p, c_size_t]),
     "cairn_client_destroy": (None, [_CLIENT]),
     "cairn_client_hang_up": (None, [_CLIENT]),
+    "cairn_client_trace": (c_int, [_CLIENT, c_char_p]),
     "cairn_client_error": (c_char_p, [_CLIENT]),
     "cairn_client_socket": (c_char_p, [_CLIENT]),
     "cairn_client_server": (None, [_CLIENT, POINTER(ServerInfoStruct)]),

@@ -271,6 +271,15 @@ class Client:
 
     # ---- session ----
 
+    def trace(self, traceparent: str | None) -> None:
+        """The trace that requests from now on belong to, as OpenTelemetry hands it over.
+
+        A W3C traceparent ("00-<trace id>-<span id>-01"): the daemon's lines about slow and failed
+        requests name it.  None: no trace.
+        """
+        text = None if traceparent is None else traceparent.encode()
+        self._call("cairn_client_trace", text)
+
     def ping(self) -> PingInfo:
         info = lib.PingInfoStruct()
         begin = time.perf_counter()
