@@ -264,6 +264,8 @@ static void start_block(struct put_slot *slot)
             .recompute_us = op->recompute_us,
             .ttl_ms = op->ttl_ms,
             .deadline_ms = op->request->deadline_ms,
+            .request = op->request->id,
+            .connection = op->request->session->connection,
         };
         if (op->parents)
                 slot->begin.parent = op->parents[slot->index];
