@@ -231,6 +231,22 @@ static bool possible(const struct cairn_store *store, const struct cairn_layout 
         return layout->part_bytes[1] == 0 || cairn_ram_possible(store->ram, layout->slot_bytes);
 }
 
+void cairn_put_refuse(struct cairn_store *store, struct cairn_put_begin *request,
+                      struct cairn_tenant *tenant, enum cairn_refusal refusal)
+{
+        const struct cairn_space_state *space = cairn_space_by_id(store, request->space);
+        request->refusal = refusal;
+        cairn_tenant_refused(store, &(struct cairn_refused){
+                                        .tenant = tenant,
+                                        .refusal = refusal,
+                                        .space = space->id,
+                                        .key = request->key,
+                                        .bytes = space->layout.slot_bytes,
+                                        .request = request->request,
+                                        .connection = request->connection,
+                                    });
+}
+
 // Refuses what could never be had, whatever is evicted.
 static int check_room(struct cairn_store *store, struct cairn_put_begin *request,
                       const struct cairn_space_state *space, struct cairn_tenant *tenant)
@@ -239,18 +255,11 @@ static int check_room(struct cairn_store *store, struct cairn_put_begin *request
         if (!possible(store, &space->layout))
                 return CAIRN_ENOMEM;
         if (tenant->quota.ram_bytes > 0 && bytes > tenant->quota.ram_bytes)
-                request->refusal = CAIRN_REFUSAL_RAM_QUOTA;
+                cairn_put_refuse(store, request, tenant, CAIRN_REFUSAL_RAM_QUOTA);
         else if (bytes > cairn_evict_ram_attainable(store, tenant))
-                request->refusal = CAIRN_REFUSAL_GUARANTEES;
+                cairn_put_refuse(store, request, tenant, CAIRN_REFUSAL_GUARANTEES);
         else
                 return CAIRN_OK;
-        cairn_tenant_refused(store, &(struct cairn_refused){.tenant = tenant,
-                                                            .refusal = request->refusal,
-                                                            .space = space->id,
-                                                            .key = request->key,
-                                                            .bytes = bytes,
-                                                            .request = request->request,
-                                                            .connection = request->connection});
         return CAIRN_ENOSPC;
 }
 

@@ -202,8 +202,8 @@ static void check_drained(struct cairn_store *store)
 // that expires.
 static void set_timer(struct cairn_store *store)
 {
-        bool tick = store->deadlines > 0 || store->written_first || store->on_drained ||
-                    store->ram_only > 0 || store->writes_queued > 0;
+        bool tick = store->deadlines > 0 || store->wait_first || store->written_first ||
+                    store->on_drained || store->ram_only > 0 || store->writes_queued > 0;
         const struct cairn_heap_item *first = cairn_heap_top(&store->expiries);
         uint64_t wanted = tick ? UINT64_MAX : first ? first->key : 0;
         if (wanted == store->timer_for)

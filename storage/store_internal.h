@@ -36,6 +36,7 @@ enum {
             2, // longest wait of a written block for others' writes before the data sync
         CAIRN_NVME_ERRORS_MAX = 8,  // failures in a row after which NVMe counts as failed
         CAIRN_NVME_RETRY_MS = 1000, // between attempts to write what stayed in RAM
+        CAIRN_QUOTA_WAIT_MS = 5000, // for room in a tenant's own quota
         CAIRN_TICK_MS = 10,         // while something waits for the clock
         CAIRN_OPS_RESERVE = 64,
         CAIRN_BLOCKS_RESERVE = 64,
@@ -526,6 +527,8 @@ void cairn_put_end(struct cairn_store *store, struct cairn_put *put, int status)
 void cairn_put_begin_step(struct cairn_store *store, struct cairn_put_begin *request);
 // Its turn. CAIRN_OK: it ended, or waits for another put. CAIRN_EAGAIN: it must wait for RAM.
 int cairn_put_turn(struct cairn_store *store, struct cairn_put_begin *request);
+void cairn_put_refuse(struct cairn_store *store, struct cairn_put_begin *request,
+                      struct cairn_tenant *tenant, enum cairn_refusal refusal);
 // Takes a put of a visible block into the hash, so that others can wait for its write.
 void cairn_put_active_add(struct cairn_store *store, struct cairn_put *put);
 void cairn_begin_ready(struct cairn_store *store, struct cairn_put_begin *request, int status,

@@ -28,6 +28,7 @@ int cairn_wait_add(struct cairn_store *store, const struct cairn_wait *wait)
         *copy = *wait;
         copy->tenant = tenant_of(store, wait);
         copy->tenant->waits++;
+        copy->since_ms = cairn_store_now(store);
         copy->next = NULL;
         *store->wait_last = copy;
         store->wait_last = &copy->next;
@@ -78,6 +79,18 @@ static int step(struct cairn_store *store, const struct cairn_wait *wait)
                              : cairn_range_step(store, wait->range);
 }
 
+// What a tenant has may be kept from leaving for long, by leases or by children of others: who
+// waits for its quota alone learns that after a while.
+static int quota_wait(struct cairn_store *store, const struct cairn_wait *wait)
+{
+        if (cairn_store_now(store) < wait->since_ms + CAIRN_QUOTA_WAIT_MS)
+                return CAIRN_EAGAIN;
+        if (!wait->begin)
+                return CAIRN_ENOMEM;
+        cairn_put_refuse(store, wait->begin, wait->tenant, CAIRN_REFUSAL_RAM_QUOTA);
+        return CAIRN_ENOSPC;
+}
+
 // In order, until one finds no room in the tier. A tenant that is short of its own quota keeps
 // nobody else waiting.
 void cairn_wait_pump(struct cairn_store *store)
@@ -90,6 +103,8 @@ void cairn_wait_pump(struct cairn_store *store)
                 int status = wait.tenant->short_of_quota ? CAIRN_EAGAIN : step(store, &wait);
                 if (status == CAIRN_EAGAIN && !wait.tenant->short_of_quota)
                         return;
+                if (status == CAIRN_EAGAIN)
+                        status = quota_wait(store, &wait);
                 if (status == CAIRN_EAGAIN) {
                         link = &(*link)->next;
                         continue;

@@ -125,7 +125,8 @@ struct cairn_range_load {
 // A wait for RAM, in order of arrival.
 struct cairn_wait {
         struct cairn_wait *next;
-        struct cairn_tenant *tenant;   // whose quota it takes from
+        struct cairn_tenant *tenant; // whose quota it takes from
+        uint64_t since_ms;
         struct cairn_put_begin *begin; // one of them
         struct cairn_acquire *acquire;
         struct cairn_range *range;

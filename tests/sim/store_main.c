@@ -12,14 +12,16 @@
 #include "policy/admission/admission.h"
 #include "policy/eviction/eviction.h"
 #include "sim_device.h"
+#include "storage/legal.h"
 #include "storage/store_internal.h"
+#include "store_checks.h"
 #include "store_model.h"
 
 enum {
         TASKS_MAX = 24,
         KEYS = 400,
         LAYERS = 2,
-        PHASES = 10,
+        PHASES = 12,
         CHAIN = 8
 };
 enum task_kind {
@@ -48,7 +50,7 @@ struct task {
 
 struct counts {
         uint64_t puts, existing, refused, gets, hits, ranges, misses, failed, deletes, crashes,
-            restarts, drops;
+            restarts, drops, expired;
 };
 
 struct sim {
@@ -63,6 +65,8 @@ struct sim {
         struct cairn_store *store;
         struct model model;
         struct model_key keys[KEYS];
+        uint64_t expires_ms[KEYS]; // of what is visible; 0: never, or unknown
+        struct checks checks;
         struct task tasks[TASKS_MAX];
         struct counts counts;
         uint64_t seed;
@@ -70,6 +74,7 @@ struct sim {
         uint64_t operation;
         uint32_t space;
         uint32_t catalog_fault_share;
+        bool faulty; // the device and the catalog fail
         bool opened;
         bool drained;
         bool verbose;
@@ -208,6 +213,9 @@ static void open_store(struct sim *sim)
         if (cairn_store_open_with(&sim->options, &sim->internal, &sim->store, text) != CAIRN_OK)
                 fail(sim, text);
         open_space(sim);
+        sim->checks.space = sim->space;
+        for (uint32_t i = 0; i < CHECKS_TENANTS; i++)
+                sim->checks.ram_max[i] = sim->checks.nvme_max[i] = UINT64_MAX;
         struct cairn_store_stats stats;
         cairn_store_stats(sim->store, &stats);
         if (stats.nvme_used_bytes + stats.nvme_free_bytes > sim->options.nvme_bytes)
@@ -251,6 +259,7 @@ static void on_committed(void *arg, int status)
                 fail(sim, "a put failed without a fault");
         sim->counts.puts += status == CAIRN_OK;
         sim->counts.refused += status != CAIRN_OK;
+        sim->checks.keys[task->key].there += status == CAIRN_OK;
         end_task(task);
 }
 
@@ -277,6 +286,7 @@ static void commit_put(struct task *task)
         task->stuck = true;
         if (task->begin.ack == CAIRN_ACK_MEMORY)
                 model_committed(&sim->model, task->key, task->version, false);
+        sim->expires_ms[task->key] = task->begin.ttl_ms ? sim->now_ms + task->begin.ttl_ms : 0;
         cairn_store_put_commit(sim->store, put, on_committed, task);
 }
 
@@ -419,6 +429,9 @@ static void start_put(struct task *task)
         };
         if (task->key % CHAIN)
                 task->begin.parent = key_of(task->key - 1);
+        if (!sim->model.exact && sim_below(&sim->random, 4) == 0)
+                task->begin.ttl_ms = 1 + sim_below(&sim->random, 20000);
+        task->begin.recompute_us = sim_below(&sim->random, 3) * 1000 * (1 + task->key % CHAIN);
         if (sim_below(&sim->random, 8) == 0)
                 task->begin.deadline_ms = sim->now_ms + sim_below(&sim->random, 30) + 1;
         cairn_store_put_begin(sim->store, &task->begin);
@@ -437,6 +450,9 @@ static void start_get(struct task *task)
                         fail(sim, wrong);
                 return;
         }
+        if (task->view.visible == sim->keys[task->key].last && sim->expires_ms[task->key] > 0 &&
+            sim->now_ms >= sim->expires_ms[task->key] && !cairn_block_legal(task->block))
+                fail(sim, "a block is found after its time");
         if (sim_below(&sim->random, 2))
                 cairn_store_touch(sim->store, task->block);
         if (sim_below(&sim->random, 4) == 0) {
@@ -501,6 +517,18 @@ static void forget_tasks(struct sim *sim)
                 end_task(&sim->tasks[i]);
 }
 
+// A time to live begins anew with a start.
+static void forget_times(struct sim *sim)
+{
+        memset(sim->expires_ms, 0, sizeof(sim->expires_ms));
+}
+
+static void must_hold(const struct sim *sim, const char *wrong)
+{
+        if (wrong)
+                fail(sim, wrong);
+}
+
 static void crash(struct sim *sim)
 {
         sim->counts.crashes++;
@@ -509,6 +537,9 @@ static void crash(struct sim *sim)
         forget_tasks(sim);
         model_crashed(&sim->model);
         open_store(sim);
+        forget_times(sim);
+        checks_begin(&sim->checks, sim->store);
+        checks_hold_lifted(&sim->checks); // what RAM alone had is gone
 }
 
 static void on_drained(void *arg, int status)
@@ -553,13 +584,26 @@ static void restart(struct sim *sim)
                 fail(sim, "counters differ from their sums after a drain");
         if (sim->model.exact)
                 model_drained(&sim->model);
+        sim->counts.expired += stats.expired;
         cairn_store_close(sim->store);
         model_crashed(&sim->model);
         open_store(sim);
+        forget_times(sim);
+        must_hold(sim, checks_vanished(&sim->checks, sim->store, !sim->faulty));
+        checks_begin(&sim->checks, sim->store);
+        checks_hold_lifted(&sim->checks); // a drain may drop what RAM alone has
 }
 
 static void maybe_event(struct sim *sim)
 {
+        if (!sim->model.exact && sim_chance(&sim->random, 1000))
+                checks_set_quota(&sim->checks, sim->store, &sim->random, &sim->shape);
+        if (!sim->model.exact && !sim->faulty && sim_chance(&sim->random, 1500))
+                checks_turn_hold(&sim->checks, sim->store, (uint32_t)sim_below(&sim->random, KEYS),
+                                 CHAIN);
+        must_hold(sim, checks_quotas(&sim->checks, sim->store));
+        if (sim_chance(&sim->random, 1000))
+                must_hold(sim, checks_holds(&sim->checks, sim->store));
         if (sim_chance(&sim->random, 100))
                 crash(sim);
         if (sim_chance(&sim->random, 50))
@@ -597,6 +641,9 @@ static void begin_phase(struct sim *sim, uint32_t phase)
         struct cairn_layout layout;
         (void)cairn_layout_of(&sim->shape, &layout); // valid by construction
         memset(sim->keys, 0, sizeof(sim->keys));
+        forget_times(sim);
+        sim->faulty = !exact && phase % 4 != 3;
+        sim->checks.held = false;
         sim->model = (struct model){.keys = sim->keys, .keys_count = KEYS, .exact = exact};
         // An exact phase has room for every version that may be there at once: old ones under
         // lease, and new ones.
@@ -610,23 +657,26 @@ static void begin_phase(struct sim *sim, uint32_t phase)
             .queue_depth = 1 + (uint32_t)sim_below(&sim->random, 32),
             .executor = &sim->executor,
             .now_ms = on_now,
+            .wall_ms = on_now,
             .clock = sim,
+            .audit_bytes = 64 << 20,
             .on_warning = on_warning,
             .on_warning_arg = sim,
-            .eviction = cairn_eviction_by_name(cairn_eviction_name(phase % 3)),
+            .eviction = cairn_eviction_by_name(cairn_eviction_name((phase + phase / 4) % 3)),
             .admission = exact || phase % 4 != 1 ? NULL
                          : phase % 8 == 1        ? &cairn_admission_second_use
                                                  : &cairn_admission_tinylfu,
             .views = phase % 5 > 2,
         };
         sim->executor.submit = on_submit;
-        sim->device = sim_device_create(sim_next(&sim->random),
-                                        exact ? UINT64_MAX : sim->options.nvme_bytes * 9 / 10);
+        sim->device =
+            sim_device_create(sim_next(&sim->random),
+                              sim->faulty ? sim->options.nvme_bytes * 9 / 10 : UINT64_MAX);
         struct sim_faults faults = {.short_share = 20000,
                                     .again_share = 20000,
                                     .latency_max = 1 + (uint32_t)sim_below(&sim->random, 12)};
         sim->catalog_fault_share = 0;
-        if (!exact) {
+        if (sim->faulty) {
                 faults.eio_share = (uint32_t)sim_below(&sim->random, 5000);
                 faults.enospc_share = 20000;
                 faults.flip_share = (uint32_t)sim_below(&sim->random, 5000);
@@ -640,6 +690,8 @@ static void begin_phase(struct sim *sim, uint32_t phase)
                                                       .on_catalog_fault_arg = sim,
                                                       .seed = sim->seed + 1};
         open_store(sim);
+        sim->checks.cursor = 0;
+        checks_begin(&sim->checks, sim->store);
 }
 
 static void end_phase(struct sim *sim)
@@ -691,6 +743,9 @@ int main(int argc, char **argv)
         fflush(stdout);
         sim.random.state = sim.seed;
         sim.now_ms = 1000;
+        sim.checks.keys_count = KEYS;
+        for (uint32_t i = 0; i < KEYS; i++)
+                sim.checks.keys[i].key = key_of(i);
         for (int i = 0; i < TASKS_MAX; i++)
                 sim.tasks[i].sim = &sim;
         for (uint32_t phase = 0; phase < PHASES; phase++) {
@@ -702,12 +757,16 @@ int main(int argc, char **argv)
         printf("sim: ok: %llu puts, %llu there already, %llu refused; %llu gets: %llu hits, %llu "
                "ranges, %llu "
                "misses, %llu failed; "
-               "%llu deletes, %llu crashes, %llu restarts, %llu drops\n",
+               "%llu deletes, %llu crashes, %llu restarts, %llu drops; %llu quotas, %llu holds, "
+               "%llu expired; %llu vanished with a record, %llu without\n",
                (unsigned long long)c->puts, (unsigned long long)c->existing,
                (unsigned long long)c->refused, (unsigned long long)c->gets,
                (unsigned long long)c->hits, (unsigned long long)c->ranges,
                (unsigned long long)c->misses, (unsigned long long)c->failed,
                (unsigned long long)c->deletes, (unsigned long long)c->crashes,
-               (unsigned long long)c->restarts, (unsigned long long)c->drops);
+               (unsigned long long)c->restarts, (unsigned long long)c->drops,
+               (unsigned long long)sim.checks.quotas, (unsigned long long)sim.checks.holds,
+               (unsigned long long)c->expired, (unsigned long long)sim.checks.vanished,
+               (unsigned long long)sim.checks.unrecorded);
         return 0;
 }
