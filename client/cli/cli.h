@@ -32,6 +32,14 @@ enum cairn_cli_option {
         CAIRN_CLI_NEWEST,
         CAIRN_CLI_VERIFY,
         CAIRN_CLI_NOTED,
+        CAIRN_CLI_RAM,
+        CAIRN_CLI_NVME,
+        CAIRN_CLI_RAM_GUARANTEED,
+        CAIRN_CLI_NVME_GUARANTEED,
+        CAIRN_CLI_RESET,
+        CAIRN_CLI_NOTE,
+        CAIRN_CLI_OWNER,
+        CAIRN_CLI_FOR,
         CAIRN_CLI_OPTIONS,
 };
 
@@ -77,6 +85,12 @@ int cairn_cli_contexts(struct cairn_cli *cli);
 int cairn_cli_leases(struct cairn_cli *cli);
 int cairn_cli_config(struct cairn_cli *cli);
 int cairn_cli_bench(struct cairn_cli *cli);
+int cairn_cli_quota(struct cairn_cli *cli);
+int cairn_cli_tenants(struct cairn_cli *cli);
+int cairn_cli_hold(struct cairn_cli *cli);
+int cairn_cli_pin(struct cairn_cli *cli);
+int cairn_cli_unpin(struct cairn_cli *cli);
+int cairn_cli_purge(struct cairn_cli *cli);
 
 // Prints the client's error to stderr; returns the exit code that fits.
 int cairn_cli_fail(const struct cairn_cli *cli, int status);

@@ -41,6 +41,20 @@ static const struct cairn_cli_command commands[] = {
      "cairnctl config ram_bytes", cairn_cli_config, false, false},
     {"bench", "[MS]", "short puts, gets and lookups on the running daemon, MS ms each",
      "cairnctl bench 1000", cairn_cli_bench, false, false},
+    {"tenants", "", "tenants: what they have, may have, and were refused",
+     "cairnctl tenants --json", cairn_cli_tenants, false, false},
+    {"quota", "[TENANT]", "what a tenant may take; with numbers, sets it (default: all others)",
+     "cairnctl quota alice --ram 4GiB --nvme 100GiB --ram-guaranteed 1GiB", cairn_cli_quota, false,
+     false},
+    {"hold", "[list|set|lift] [NAME]", "legal holds: what is under one is not removed by anybody",
+     "cairnctl hold set case-12 --space 1 --key KEY --note 'letter of 3 May'", cairn_cli_hold,
+     false, false},
+    {"pin", "KEY", "keeps a block in a local tier, until unpinned",
+     "cairnctl pin KEY --space 1 --owner ops --for 1h", cairn_cli_pin, false, false},
+    {"unpin", "KEY", "ends such a pin", "cairnctl unpin KEY --space 1 --owner ops", cairn_cli_unpin,
+     false, false},
+    {"purge", "KEY", "deletes a block and overwrites its bytes in every tier",
+     "cairnctl purge KEY --space 1", cairn_cli_purge, false, true},
 };
 
 // Options of some commands alone.
@@ -50,12 +64,13 @@ static const struct {
         const char *commands; // a space before and after each
         const char *help;     // as the usage shows it
 } options_of_commands[CAIRN_CLI_OPTIONS] = {
-    [CAIRN_CLI_SPACE] = {"space", true, " blocks audit why ", "N        the space of that number"},
-    [CAIRN_CLI_TENANT] = {"tenant", true, " blocks contexts leases audit ",
+    [CAIRN_CLI_SPACE] = {"space", true, " blocks audit why hold pin unpin purge ",
+                         "N        the space of that number"},
+    [CAIRN_CLI_TENANT] = {"tenant", true, " blocks contexts leases audit hold ",
                           "UID     of that tenant"},
     [CAIRN_CLI_TIER] = {"tier", true, " blocks ", "TIER      with a copy there: ram or nvme"},
-    [CAIRN_CLI_KEY] = {"key", true, " blocks audit ",
-                       "HEX        whose key begins so (audit: is it)"},
+    [CAIRN_CLI_KEY] = {"key", true, " blocks audit hold ",
+                       "HEX        whose key begins so (audit, hold: is it)"},
     [CAIRN_CLI_HELD] = {"held", false, " blocks ", "           that somebody holds"},
     [CAIRN_CLI_MAX] = {"max", true, " blocks contexts leases audit why ",
                        "N          so many at most (default 100; audit: 1000; why: 8)"},
@@ -76,6 +91,15 @@ static const struct {
     [CAIRN_CLI_VERIFY] = {"verify", false, " audit ", "         check the chain of records"},
     [CAIRN_CLI_NOTED] = {"noted", true, " audit ",
                          "MARK     with --verify: what an earlier one printed as the log's end"},
+    [CAIRN_CLI_RAM] = {"ram", true, " quota ", "BYTES      at most, like 4GiB; none: no limit"},
+    [CAIRN_CLI_NVME] = {"nvme", true, " quota ", "BYTES     the same"},
+    [CAIRN_CLI_RAM_GUARANTEED] = {"ram-guaranteed", true, " quota ",
+                                  "BYTES  that nobody else takes"},
+    [CAIRN_CLI_NVME_GUARANTEED] = {"nvme-guaranteed", true, " quota ", "BYTES  the same"},
+    [CAIRN_CLI_RESET] = {"reset", false, " quota ", "          back to the configuration's"},
+    [CAIRN_CLI_NOTE] = {"note", true, " hold ", "TEXT      why, for whoever lists it"},
+    [CAIRN_CLI_OWNER] = {"owner", true, " pin unpin ", "NAME     whose pin it is"},
+    [CAIRN_CLI_FOR] = {"for", true, " pin ", "TIME       for so long: 90s, 15m, 1h, 7d"},
 };
 enum {
         COMMANDS = sizeof(commands) / sizeof(commands[0]),
@@ -130,6 +154,16 @@ static void command_usage(const struct cairn_cli_command *command)
                 if (strstr(options_of_commands[i].commands, wanted))
                         printf("  --%s %s\n", options_of_commands[i].name,
                                options_of_commands[i].help);
+}
+
+// As many as the usage shows words.
+static int arguments_max(const struct cairn_cli_command *command)
+{
+        int count = *command->arguments ? 1 : 0;
+
+        for (const char *at = command->arguments; *at; at++)
+                count += *at == ' ';
+        return count;
 }
 
 static const struct cairn_cli_command *find(const char *name)
@@ -340,7 +374,7 @@ int main(int argc, char **argv)
                         command->name);
                 return CAIRN_CLI_USAGE;
         }
-        if (argc - optind - 1 > (*command->arguments ? 1 : 0)) {
+        if (argc - optind - 1 > arguments_max(command)) {
                 fprintf(stderr, "cairnctl %s: too many arguments; try: cairnctl %s --help\n",
                         command->name, command->name);
                 return CAIRN_CLI_USAGE;

@@ -1,5 +1,8 @@
 // Lookup, Release, Delete, and what all requests on blocks share.
+#include <stdio.h>
+
 #include "client/src/client.h"
+#include "cairn/tenant.h"
 
 #include <string.h>
 
@@ -134,21 +137,28 @@ static int decode_delete(struct cairn_client *client, struct cairn_client_reques
 {
         const Cairn__DeleteReply *reply = message;
 
-        (void)client, (void)payload, (void)payload_bytes; // it has no payload
+        (void)payload, (void)payload_bytes; // it has no payload
+        if (reply->text[0] != '\0')         // a key's status is negative, the request's is not
+                (void)snprintf(client->error, sizeof(client->error), "%s", reply->text);
+        if (request->outputs.statuses.ret_pending)
+                *request->outputs.statuses.ret_pending = reply->pending;
         return cairn_client_copy_statuses(reply->n_statuses, reply->statuses,
                                           request->outputs.statuses.count,
                                           request->outputs.statuses.ret_statuses);
 }
 
-int cairn_delete(struct cairn_client *client, struct cairn_call *call, uint32_t space,
-                 const struct cairn_key *keys, size_t count, bool purge, int *ret_statuses)
+static int delete_keys(struct cairn_client *client, struct cairn_call *call, uint32_t space,
+                       const struct cairn_key *keys, size_t count, bool purge, int *ret_statuses,
+                       uint32_t *ret_pending)
 {
         Cairn__DeleteRequest message = CAIRN__DELETE_REQUEST__INIT;
         struct cairn_client_submission submission = {
             .kind = CAIRN_KIND_DELETE,
             .message = &message,
             .decode = decode_delete,
-            .outputs.statuses = {.count = count, .ret_statuses = ret_statuses},
+            .outputs.statuses = {.count = count,
+                                 .ret_statuses = ret_statuses,
+                                 .ret_pending = ret_pending},
         };
         struct cairn_client_space *found;
         int status = cairn_client_keys_check(client, count);
@@ -164,4 +174,17 @@ int cairn_delete(struct cairn_client *client, struct cairn_call *call, uint32_t 
         message.purge = purge;
         cairn_client_keys_field(keys, count, &message.keys);
         return cairn_client_submit(client, call, &submission);
+}
+
+int cairn_delete(struct cairn_client *client, struct cairn_call *call, uint32_t space,
+                 const struct cairn_key *keys, size_t count, bool purge, int *ret_statuses)
+{
+        return delete_keys(client, call, space, keys, count, purge, ret_statuses, NULL);
+}
+
+int cairn_purge(struct cairn_client *client, struct cairn_call *call, uint32_t space,
+                const struct cairn_key *keys, size_t count, int *ret_statuses,
+                uint32_t *ret_pending)
+{
+        return delete_keys(client, call, space, keys, count, true, ret_statuses, ret_pending);
 }

@@ -48,6 +48,7 @@ struct cairn_client_space {
         uint64_t block_bytes;
         uint64_t stored_bytes;
         uint32_t wire_id; // this connection's
+        uint32_t number;  // 0, or the daemon's: whoever's it is (operators)
 };
 
 struct cairn_client_request;
@@ -59,6 +60,9 @@ typedef int cairn_client_decode(struct cairn_client *client, struct cairn_client
 
 // What a decode function needs; each kind of request has its own part.
 struct cairn_audit_entry; // cairn/audit.h
+struct cairn_hold_info;   // cairn/tenant.h
+struct cairn_quota_limits;
+struct cairn_tenant_info;
 struct cairn_audit_state;
 struct cairn_where;
 
@@ -96,9 +100,17 @@ union cairn_client_outputs {
                 struct cairn_lease *ret_lease;
         } lookup;
         struct {
+                void (*on_tenant)(void *arg, const struct cairn_tenant_info *info);
+                void (*on_hold)(void *arg, const struct cairn_hold_info *info);
+                void *arg;
+                struct cairn_quota_limits *ret_quota;
+                uint64_t *ret_blocks;
+        } tenant;
+        struct {
                 size_t count;
                 int *ret_statuses;
                 size_t *ret_sealed;
+                uint32_t *ret_pending; // of a purge
         } statuses;
         struct {
                 size_t count;

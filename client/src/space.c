@@ -1,5 +1,6 @@
 // Spaces of a client: opening, opening again after a reconnect, listing.
 #include "client/src/client.h"
+#include "cairn/tenant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +128,7 @@ int cairn_client_space_register(struct cairn_client *client, struct cairn_client
         message.space = &description;
         message.fingerprint.data = space->fingerprint.bytes;
         message.fingerprint.len = CAIRN_KEY_BYTES;
+        message.id = space->number;
         // Others' callbacks may run while a caller waits, but not inside the reconnect of another
         // call.
         return again ? cairn_client_submit_quietly(client, &submission)
@@ -169,10 +171,10 @@ static int open_space(struct cairn_client *client, const struct cairn_client_spa
         return CAIRN_OK;
 }
 
-int cairn_client_open_space(struct cairn_client *client, const struct cairn_space_config *config,
-                            uint32_t *ret_space)
+static int open_config(struct cairn_client *client, const struct cairn_space_config *config,
+                       uint32_t number, uint32_t *ret_space)
 {
-        struct cairn_client_space space = {.config = *config};
+        struct cairn_client_space space = {.config = *config, .number = number};
         struct cairn_space plain;
         int status;
 
@@ -184,7 +186,8 @@ int cairn_client_open_space(struct cairn_client *client, const struct cairn_spac
         cairn_space_fingerprint(&plain, &space.fingerprint);
         space.block_bytes = cairn_space_block_bytes(&plain);
         for (uint32_t i = 0; i < client->spaces_count; i++) {
-                if (cairn_key_equal(&client->spaces[i].fingerprint, &space.fingerprint)) {
+                if (client->spaces[i].number == number &&
+                    cairn_key_equal(&client->spaces[i].fingerprint, &space.fingerprint)) {
                         *ret_space = i + 1; // open already
                         return CAIRN_OK;
                 }
@@ -193,6 +196,18 @@ int cairn_client_open_space(struct cairn_client *client, const struct cairn_spac
         if (cairn_client_may_retry(client, NULL, status))
                 status = open_space(client, &space, ret_space);
         return status;
+}
+
+int cairn_client_open_space(struct cairn_client *client, const struct cairn_space_config *config,
+                            uint32_t *ret_space)
+{
+        return open_config(client, config, 0, ret_space);
+}
+
+int cairn_client_open_stored_space(struct cairn_client *client, const struct cairn_space_info *info,
+                                   uint32_t *ret_space)
+{
+        return open_config(client, &info->config, info->id, ret_space);
 }
 
 int cairn_client_space(const struct cairn_client *client, uint32_t space,

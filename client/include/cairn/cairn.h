@@ -462,8 +462,9 @@ CAIRN_API bool cairn_view_valid(const struct cairn_view *view);
 // Any thread, also after the client's end; a second time, or an empty view, is fine.
 CAIRN_API void cairn_view_release(struct cairn_view *view);
 
-// CAIRN_ENOENT: it was not there; CAIRN_EHELD: it is pinned. purge: the caller's own pins do not
-// count, and end with it.
+// CAIRN_ENOENT: it was not there; CAIRN_EHELD: it is pinned, or under legal hold
+// (cairn_client_error says which). purge: the caller's own pins do not count, and end with it, and
+// the bytes are overwritten: see cairn_purge in cairn/tenant.h.
 CAIRN_API int cairn_delete(struct cairn_client *client, struct cairn_call *call, uint32_t space,
                            const struct cairn_key *keys, size_t count, bool purge,
                            int *ret_statuses);
