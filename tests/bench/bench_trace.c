@@ -59,7 +59,7 @@ static int load(int argc, char **argv, struct cairn_trace *trace, const char **r
                 fprintf(stderr, "--trace: zipf, scan, chat or shared, not '%s'\n", name);
                 return -1;
         }
-        return write ? cairn_trace_write(trace, write) : 0;
+        return write ? cairn_trace_save(trace, write) : 0;
 }
 
 static double part(uint64_t of, uint64_t whole)

@@ -52,7 +52,7 @@ void cairn_trace_seal(struct cairn_trace *trace);
 int cairn_trace_make(struct cairn_trace *trace, const char *name, uint64_t seed, uint32_t n_uses);
 // -1 after printing file, line and what is wrong to stderr.
 int cairn_trace_read(struct cairn_trace *trace, const char *path);
-int cairn_trace_write(const struct cairn_trace *trace, const char *path);
+int cairn_trace_save(const struct cairn_trace *trace, const char *path);
 
 struct cairn_trace_result {
         uint64_t used_bytes;

@@ -195,7 +195,7 @@ int cairn_trace_read(struct cairn_trace *trace, const char *path)
         return wrong ? -1 : 0;
 }
 
-int cairn_trace_write(const struct cairn_trace *trace, const char *path)
+int cairn_trace_save(const struct cairn_trace *trace, const char *path)
 {
         FILE *file = fopen(path, "w");
         bool failed;
