@@ -25,7 +25,7 @@ enum {
         CAIRN_LEASE_MS_DEFAULT = 30 * 1000,
         CAIRN_LEASE_MS_MAX = 10 * 60 * 1000,
         CAIRN_FRAME_TIMEOUT_MS = 10 * 1000, // a frame begun and not finished
-        CAIRN_SPACES_TENANT_MAX = 512, // made by one tenant
+        CAIRN_SPACES_TENANT_MAX = 512,      // made by one tenant
         CAIRN_SPACES_MAX = 1024,
         CAIRN_NAME_BYTES_MAX = 128, // model, revision, layout, owner
         CAIRN_LAYERS_MAX = 256,

@@ -110,11 +110,6 @@ class Blocks(DaemonCase):
             reply = c.get(number, keys + keys[:1])
             self.assertEqual((reply.status, reply.get(3)), (ERANGE, 5 << 20))
 
-    def test_views_are_not_built(self):
-        with self.daemon.connect() as c:
-            number, keys = self.fill(c, "view", 1)
-            self.assertEqual(c.get(number, keys, fields={8: 1}).status, EUNSUPPORTED)
-
     def test_pipelined_requests_are_all_answered_once(self):
         print("CAIRN_TEST_SEED", SEED)
         rng = random.Random(SEED)

@@ -5,6 +5,7 @@ import fcntl
 import gc
 import mmap
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -397,6 +398,17 @@ class Ending(Case):
         self.assertLess(segments_mapped(), before / 2)
 
 
+class Example(Case):
+    def test_the_example_runs(self):
+        environment = dict(os.environ, CAIRN_SOCKET=self.daemon.socket,
+                           PYTHONPATH=os.path.join(wire.ROOT, "client", "python"))
+        ran = subprocess.run([sys.executable, os.path.join(wire.ROOT, "client", "examples", "views.py")],
+                             capture_output=True, text=True, timeout=120, check=False, env=environment)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(len(re.findall(r"layer \d: 8 blocks in place", ran.stdout)), 4, ran.stdout)
+        self.gone()
+
+
 class FromC(Case):
     def test_views_from_c(self):
         program = os.path.join(os.path.dirname(wire.CAIRND), "tests", "cairn_integration_views")
@@ -549,6 +561,8 @@ class Walls(Case):
 
 
 class Off(wire.DaemonCase):
+    flags = dict(views="no")
+
     def test_a_daemon_without_views_says_so(self):
         with cairn.Client(self.daemon.socket) as client:
             space = client.open_space(cairn.SpaceConfig.opaque("off", BLOCK, 16))
