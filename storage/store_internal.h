@@ -258,8 +258,8 @@ struct cairn_store {
         int epoll_fd;
         int wake_fd;
         int timer_fd;
-        bool woken;     // there is something to do
-        bool signalled; // and wake_fd says so
+        bool woken;         // there is something to do
+        bool signalled;     // and wake_fd says so
         uint64_t timer_for; // when the timer rings; UINT64_MAX: it ticks; 0: never
         bool polling;
         bool draining;

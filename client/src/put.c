@@ -12,7 +12,7 @@ static int decode_put(struct cairn_client *client, struct cairn_client_request *
         const Cairn__PutReply *reply = message;
 
         (void)payload, (void)payload_bytes; // it has no payload
-        if (reply->text[0] != '\0') // a key's status is negative, the request's is not
+        if (reply->text[0] != '\0')         // a key's status is negative, the request's is not
                 (void)snprintf(client->error, sizeof(client->error), "%s", reply->text);
         return cairn_client_copy_statuses(reply->n_statuses, reply->statuses,
                                           request->outputs.statuses.count,

@@ -31,6 +31,7 @@ from .errors import (
     Unsupported,
 )
 from .landmarks import Landmarks
+from .operators import Hold, Quota, Tenant
 from .retention import Kept, Plan, save_proxies
 from .space import Lease, Space
 from .views import Views
@@ -45,6 +46,7 @@ __all__ = [
     "Deadline",
     "Disconnected",
     "Error",
+    "Hold",
     "Invalid",
     "Kept",
     "Landmarks",
@@ -54,12 +56,14 @@ __all__ = [
     "NotFound",
     "PingInfo",
     "Plan",
+    "Quota",
     "Selection",
     "Space",
     "SpaceConfig",
     "SpaceInfo",
     "Stale",
     "Status",
+    "Tenant",
     "Unsupported",
     "Views",
     "decode",

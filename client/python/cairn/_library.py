@@ -78,6 +78,53 @@ class SpaceInfoStruct(Structure):
     ]
 
 
+class QuotaStruct(Structure):
+    _fields_ = [
+        ("ram_bytes", c_uint64),
+        ("nvme_bytes", c_uint64),
+        ("ram_guaranteed_bytes", c_uint64),
+        ("nvme_guaranteed_bytes", c_uint64),
+    ]
+
+
+class TenantInfoStruct(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("tenant", c_uint32),
+        ("source", c_char_p),
+        ("quota", QuotaStruct),
+        ("ram_bytes", c_uint64),
+        ("nvme_bytes", c_uint64),
+        ("blocks", c_uint64),
+        ("evicted", c_uint64),
+        ("refused", c_uint64),
+        ("connections", c_uint32),
+        ("held", c_bool),
+    ]
+
+
+class HoldArgsStruct(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("note", c_char_p),
+        ("tenant", c_char_p),
+        ("space", c_uint32),
+        ("key", POINTER(KeyStruct)),
+    ]
+
+
+class HoldInfoStruct(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("note", c_char_p),
+        ("tenant", c_char_p),
+        ("space", c_uint32),
+        ("key", POINTER(KeyStruct)),
+        ("since_ms", c_uint64),
+        ("blocks", c_uint64),
+    ]
+
+
 class OptionsStruct(Structure):
     _fields_ = [
         ("socket_path", c_char_p),
@@ -330,6 +377,8 @@ class PlanStruct(Structure):
 
 OnMetric = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_double)
 OnSpace = CFUNCTYPE(None, c_void_p, POINTER(SpaceInfoStruct))
+OnTenant = CFUNCTYPE(None, c_void_p, POINTER(TenantInfoStruct))
+OnHold = CFUNCTYPE(None, c_void_p, POINTER(HoldInfoStruct))
 
 _CLIENT = c_void_p
 _CALL = c_void_p  # always NULL: this package only makes blocking calls
@@ -395,6 +444,23 @@ _FUNCTIONS = {
     "cairn_view_release": (None, [POINTER(ViewStruct)]),
     "cairn_delete": (c_int, [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_bool, POINTER(c_int)]),
     "cairn_pin": (c_int, [_CLIENT, _CALL, POINTER(PinArgsStruct), POINTER(c_int)]),
+    "cairn_purge": (
+        c_int,
+        [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, POINTER(c_int), POINTER(c_uint32)],
+    ),
+    "cairn_client_open_stored_space": (
+        c_int,
+        [_CLIENT, POINTER(SpaceInfoStruct), POINTER(c_uint32)],
+    ),
+    "cairn_list_tenants": (c_int, [_CLIENT, _CALL, OnTenant, c_void_p]),
+    "cairn_set_quota": (
+        c_int,
+        [_CLIENT, _CALL, c_char_p, POINTER(QuotaStruct), c_uint32, POINTER(QuotaStruct)],
+    ),
+    "cairn_reset_quota": (c_int, [_CLIENT, _CALL, c_char_p, POINTER(QuotaStruct)]),
+    "cairn_list_holds": (c_int, [_CLIENT, _CALL, OnHold, c_void_p]),
+    "cairn_set_hold": (c_int, [_CLIENT, _CALL, POINTER(HoldArgsStruct), POINTER(c_uint64)]),
+    "cairn_lift_hold": (c_int, [_CLIENT, _CALL, c_char_p, POINTER(c_uint64)]),
     "cairn_unpin": (
         c_int,
         [_CLIENT, _CALL, c_uint32, c_char_p, c_size_t, c_char_p, POINTER(c_int)],

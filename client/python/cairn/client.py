@@ -16,6 +16,7 @@ import numpy as np
 from . import _library as lib
 from .config import CODECS, DTYPES, KINDS, ROPES, SpaceConfig
 from .errors import Busy, Disconnected, Error, NoSpace, Stale, Status, error_of
+from .operators import Operating
 
 _POOL_ARENAS_MAX = 8  # of the 16 that a connection may have
 _POOL_FREE_BYTES_MAX = 64 << 20
@@ -38,6 +39,7 @@ class SpaceInfo(NamedTuple):
     blocks: int
     ram_bytes: int
     nvme_bytes: int
+    number: int = 0  # the daemon's, for operators
 
 
 class _Handle:
@@ -114,7 +116,7 @@ def _buffer_of(client: Client, memory: _Memory, on_free):
     return buffer
 
 
-class Client:
+class Client(Operating):
     """One connection to cairnd.
 
     `socket` None: $CAIRN_SOCKET, $XDG_RUNTIME_DIR/cairn/cairnd.sock, /run/cairn/cairnd.sock.  If
@@ -315,6 +317,7 @@ class Client:
                     info.blocks,
                     info.ram_bytes,
                     info.nvme_bytes,
+                    info.id,
                 )
             )
 
@@ -346,6 +349,13 @@ class Client:
         return Space(self, config, number.value)
 
     # ---- several contexts at once ----
+
+    def open_stored_space(self, info: SpaceInfo) -> Space:
+        """Operators: a space of spaces(), whoever's it is."""
+        number = ctypes.c_uint32()
+        struct = lib.SpaceInfoStruct(config=_config_to(info.config), id=info.number)
+        self._call("cairn_client_open_stored_space", ctypes.byref(struct), ctypes.byref(number))
+        return Space(self, info.config, number.value)
 
     def retrieve(self, contexts, layers, q, **options) -> Selection:
         """Context.retrieve over (context, layer) pairs of one space in one request."""

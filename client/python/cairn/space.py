@@ -302,15 +302,34 @@ class Space:
         return found
 
     def delete(self, keys: Sequence[bytes], *, purge: bool = False) -> list[Status]:
-        """Removes blocks; one status a key (ENOENT: it was not there, EHELD: it is pinned).
+        """Removes blocks; one status a key (ENOENT: it was not there, EHELD: it is pinned or held).
 
-        purge: this tenant's own pins do not count, and end with the block.
+        purge: as purge() does, without saying what is pending.
         """
         statuses = (ctypes.c_int * max(1, len(keys)))()
         self.client._call(
             "cairn_delete", None, self._number, join_keys(keys), len(keys), purge, statuses
         )
         return [Status(status) for status in statuses[: len(keys)]]
+
+    def purge(self, keys: Sequence[bytes]) -> tuple[list[Status], int]:
+        """Removes blocks and overwrites their bytes in every tier, old copies too; a status a key.
+
+        This tenant's own pins do not count, and end with the block.  And how many somebody still
+        reads: gone for all others, and overwritten when the last of these lets go.
+        """
+        statuses = (ctypes.c_int * max(1, len(keys)))()
+        pending = ctypes.c_uint32()
+        self.client._call(
+            "cairn_purge",
+            None,
+            self._number,
+            join_keys(keys),
+            len(keys),
+            statuses,
+            ctypes.byref(pending),
+        )
+        return [Status(status) for status in statuses[: len(keys)]], pending.value
 
     def pin(
         self,
