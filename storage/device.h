@@ -114,6 +114,9 @@ int cairn_device_files_open_slab(struct cairn_device_files *files, uint32_t dire
 // True if the name is that of a slab file.
 bool cairn_device_slab_parse(const char *name, uint32_t *ret_slab);
 int cairn_device_files_read(int file, uint64_t offset, void *bytes, size_t size_bytes);
+// What a data sync comes to that ended with 0 or a negative errno: -EIO too if the file has no name
+// any more, and would not be found again.
+int cairn_device_files_synced(int file, int result);
 // Blocking; CREATE, REMOVE and SYNC on the thread that calls. Returns the status.
 int cairn_device_files_run(struct cairn_device_files *files, struct cairn_device_request *request);
 

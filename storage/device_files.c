@@ -218,13 +218,26 @@ static int remove_slab(struct cairn_device_files *files, struct cairn_device_req
         return CAIRN_OK;
 }
 
+int cairn_device_files_synced(int file, int result)
+{
+        struct stat status;
+        if (result < 0)
+                return result;
+        if (fstat(file, &status) != 0)
+                return -errno;
+        return status.st_nlink > 0 ? 0 : -EIO;
+}
+
 int cairn_device_files_run(struct cairn_device_files *files, struct cairn_device_request *request)
 {
+        int error;
         switch (request->kind) {
         case CAIRN_DEVICE_CREATE: return create_slab(files, request);
         case CAIRN_DEVICE_REMOVE: return remove_slab(files, request);
         case CAIRN_DEVICE_SYNC:
-                return fdatasync(request->file) == 0 ? CAIRN_OK : cairn_status_from_errno(errno);
+                error = fdatasync(request->file) == 0 ? 0 : -errno;
+                error = cairn_device_files_synced(request->file, error);
+                return error < 0 ? cairn_status_from_errno(-error) : CAIRN_OK;
         case CAIRN_DEVICE_READ:
         case CAIRN_DEVICE_WRITE: break;
         }

@@ -85,6 +85,8 @@ static void uring_reap(struct cairn_device *device)
                 io_uring_cqe_seen(&self->ring, cqe);
                 assert(self->inflight > 0);
                 self->inflight--;
+                if (request->kind == CAIRN_DEVICE_SYNC)
+                        result = cairn_device_files_synced(request->file, (int)result);
                 if (cairn_device_advance(request, result)) {
                         CAIRN_PROBE3(io__complete, request->kind, request->offset, request->status);
                         request->on_done(request, request->status);

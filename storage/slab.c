@@ -103,10 +103,16 @@ static void on_created(struct cairn_device_request *request, int status)
                 space->free_slots += slab->slots;
                 store->stats.nvme_free_bytes += slab->slots * space->layout.slot_bytes;
                 store->full = false;
+                if (store->slabs_refused)
+                        store->stats.nvme_failed = false;
+                store->slabs_refused = false;
                 return;
         }
         store->slab_bytes_total -= slab->size_bytes;
         cairn_slab_drop(store, cairn_slab_index(slab));
+        // No lack of room, but a directory that has gone, or takes no files any more.
+        if (status == CAIRN_ENOENT || status == CAIRN_EPERM)
+                store->slabs_refused = true;
         if (status != CAIRN_ENOSPC)
                 cairn_writer_error(store, status);
         else if (!store->warned_full)
@@ -277,11 +283,27 @@ void cairn_slab_shrink(struct cairn_store *store)
                                             NULL); // what is held goes when it is let go
 }
 
+// While the directory takes no files nothing is written: what still can be might not be found
+// again.
+static enum cairn_slab_answer try_again(struct cairn_store *store, struct cairn_space_state *space)
+{
+        if (space->creating > 0)
+                return CAIRN_SLAB_WAIT;
+        if (cairn_store_now(store) < store->full_ms + CAIRN_NVME_RETRY_MS)
+                return CAIRN_SLAB_NONE;
+        if (create_slab(store, space))
+                return CAIRN_SLAB_WAIT;
+        store->slabs_refused = false; // there is no room for another: the next write tells
+        return CAIRN_SLAB_NONE;
+}
+
 enum cairn_slab_answer cairn_slab_take(struct cairn_store *store, struct cairn_space_state *space,
                                        struct cairn_tenant *tenant, uint32_t *ret_slab,
                                        uint32_t *ret_slot)
 {
         uint64_t slot_bytes = space->layout.slot_bytes;
+        if (store->slabs_refused)
+                return try_again(store, space);
         if (cairn_evict_over_quota(tenant, slot_bytes))
                 return cairn_evict_own(store, tenant, slot_bytes) ? CAIRN_SLAB_WAIT
                                                                   : CAIRN_SLAB_NONE;

@@ -264,8 +264,9 @@ struct cairn_store {
         bool polling;
         bool draining;
         bool closing;
-        bool full;      // the disk refused a slab: no more until something was freed
-        bool ram_short; // somebody waits for RAM, and nothing can be dropped
+        bool slabs_refused; // by a directory that has gone or is read-only: nothing is written
+        bool full;          // the disk refused a slab: no more until something was freed
+        bool ram_short;     // somebody waits for RAM, and nothing can be dropped
         uint64_t retry_ms;
         uint64_t full_ms;
         uint32_t errors_in_row;

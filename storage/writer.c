@@ -99,7 +99,9 @@ void cairn_writer_error(struct cairn_store *store, int status)
 {
         (void)status;
         store->stats.io_errors++;
-        if (++store->errors_in_row < CAIRN_NVME_ERRORS_MAX || store->stats.nvme_failed)
+        store->errors_in_row++;
+        if (store->stats.nvme_failed ||
+            (store->errors_in_row < CAIRN_NVME_ERRORS_MAX && !store->slabs_refused))
                 return;
         store->stats.nvme_failed = true;
         store->retry_ms = cairn_store_now(store) + CAIRN_NVME_RETRY_MS;
@@ -209,7 +211,7 @@ static void pump_space(struct cairn_store *store, struct cairn_space_state *spac
                         cairn_block_slot_taken(store, block);
                 if (answer == CAIRN_SLAB_NONE) {
                         refused(store, put);
-                        give_up(store, put, CAIRN_ENOSPC);
+                        give_up(store, put, store->slabs_refused ? CAIRN_EIO : CAIRN_ENOSPC);
                         continue;
                 }
                 if (store->stats.nvme_failed)
@@ -237,7 +239,7 @@ static void on_recorded(struct cairn_catalog_op *op, int status)
                 return;
         }
         store->errors_in_row = 0;
-        store->stats.nvme_failed = false;
+        store->stats.nvme_failed = store->slabs_refused;
         cairn_block_set_flag(store, block, CAIRN_BLOCK_DIRTY, false);
         cairn_block_set_flag(store, block, CAIRN_BLOCK_STORED, true);
         if (put->ack == CAIRN_ACK_DISK)

@@ -126,8 +126,8 @@ class Crowd(DaemonCase):
         self.assertEqual([worker.lost for worker in workers], [[]] * len(workers), "nothing lost")
         even, whole = sum(spread) / len(spread), len(workers[0].keys)
         square = sum(n * n for n in spread) / len(spread)
-        print(f"{'put' if kind == PUT else 'get'}: when the first of {len(workers)} workers had its {whole} blocks, they had "
-              f"{min(spread)} to {max(spread)}, {even:.0f} on average; Jain's index {even * even / square:.3f}")
+        print(f"{'put' if kind == PUT else 'get'}: when the first of {len(workers)} workers had its {whole} blocks, "
+              f"they had {min(spread)} to {max(spread)}, {even:.0f} on average; Jain's {even * even / square:.3f}")
         self.assertGreaterEqual(min(spread), whole // 2, "nobody waits for somebody else's batch")
 
 
@@ -177,8 +177,8 @@ class Memory(DaemonCase):
             self.assertGreater(context, 0.75 * self.CONTEXT, "and so are the contexts")
             budget = self.RAM + self.CONTEXT + 2 * self.SCRATCH + self.REQUEST
             highest = self.daemon.memory()
-            print(f"VmRSS {highest / MIB:.1f} MiB ({idle / MIB:.1f} idle); budgets {budget / MIB:.0f} MiB, of which RAM "
-                  f"tier {ram / MIB:.1f} and contexts {context / MIB:.1f} MiB are used")
+            print(f"VmRSS {highest / MIB:.1f} MiB ({idle / MIB:.1f} idle); budgets {budget / MIB:.0f} MiB, of which "
+                  f"RAM tier {ram / MIB:.1f} and contexts {context / MIB:.1f} MiB are used")
             self.assertGreater(highest, 0.9 * (ram + context), "else this measures something else")
             if SLOW == 1:  # sanitizers have memory of their own
                 self.assertLessEqual(highest, 1.05 * budget + 64 * MIB)
