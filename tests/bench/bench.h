@@ -64,6 +64,7 @@ int cairn_bench_trace(int argc, char **argv, struct cairn_bench_report *ret_repo
 int cairn_bench_get(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_put(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_lookup(int argc, char **argv, struct cairn_bench_report *ret_report);
+int cairn_bench_audit(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_growth(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_bytes(int argc, char **argv, struct cairn_bench_report *ret_report);
 int cairn_bench_start(int argc, char **argv, struct cairn_bench_report *ret_report);

@@ -65,6 +65,12 @@ static const struct cairn_bench_case cases[] = {
     {"start",
      "ms until a daemon serves an empty directory, and its memory when idle\n" DAEMON_FLAGS,
      cairn_bench_start},
+    {"audit",
+     "puts/s into full tiers with the audit of evictions, against the same without\n"
+     "  --block SIZE     of a block (default 1MiB)\n"
+     "  --batch N        blocks a request (default 32)\n"
+     "  --evictions N    from NVMe, to measure (default 100000)\n" DAEMON_FLAGS,
+     cairn_bench_audit},
     {"put",
      "GB/s from an arena, against memcpy and XXH3\n"
      "  --block SIZE     of a block (default 1MiB)\n"
