@@ -153,7 +153,8 @@ class Disks(unittest.TestCase):
                 if c.stats()["cairn_nvme_failed"]:
                     break
             self.assertEqual(c.stats()["cairn_nvme_failed"], 1, "an alarm")
-            self.assertEqual(sum("NVMe" in text for text in daemon.warnings()), 1, daemon.warnings())
+            self.until("a warning", lambda: daemon.log("NVMe writes fail"))
+            self.assertEqual(len(daemon.log("NVMe writes fail")), 1, daemon.warnings())
             kept, statuses = self.put(c, number, "ram", 12, 0)
             self.assertEqual(statuses, [OK] * 12, "RAM goes on")
             self.assertEqual(self.check(c, number, kept), 12)
