@@ -18,6 +18,7 @@
 
 enum {
         GENERATION_SHIFT = 40,
+        DELETES_AT_ONCE = 32, // where there is no room for more
 };
 #define MAP_BYTES_MIN (8ull << 20)
 #define MAP_BYTES_MAX (1ull << 40)
@@ -179,15 +180,54 @@ static int commit(struct cairn_catalog_file *file, const struct batch *batch, en
         return error;
 }
 
-// No room: what is deleted needs none, but its records do.
-static int commit_deletes(struct cairn_catalog_file *file, const struct batch *batch)
+static bool no_room(int error)
 {
-        int error = commit(file, batch, EXTENT_DELETES);
-        if (error == MDB_MAP_FULL || error == ENOSPC)
-                error = commit(file, batch, EXTENT_DELETES_THROUGH);
-        if (error == MDB_MAP_FULL || error == ENOSPC || error < 0)
-                error = commit(file, batch, EXTENT_DELETES_COUNTED);
-        return error;
+        return error == MDB_MAP_FULL || error == ENOSPC;
+}
+
+// The status of the deletes in a list.
+static void set_status(struct cairn_catalog_op *first, int status)
+{
+        for (struct cairn_catalog_op *op = first; op; op = op->next) {
+                if (op->kind == CAIRN_CATALOG_DELETE)
+                        op->status = status;
+        }
+}
+
+// What is deleted needs no room, but its records do: then they go to files.
+static int commit_deletes(struct cairn_catalog_file *file, struct cairn_catalog_op *first)
+{
+        const struct batch batch = {.first = first};
+        int error = commit(file, &batch, EXTENT_DELETES);
+        return no_room(error) ? commit(file, &batch, EXTENT_DELETES_THROUGH) : error;
+}
+
+// A transaction copies the pages that it changes. Where all at once find no room for that, some at
+// a time do.
+static bool write_deletes(struct cairn_catalog_file *file, struct cairn_catalog_op *first)
+{
+        int error = commit_deletes(file, first);
+        bool any = error == 0;
+        set_status(first, status_of(error));
+        if (!no_room(error) && !(error < 0 && error > -CAIRN_STATUS_COUNT))
+                return any;
+        while (first) {
+                struct cairn_catalog_op *last = first;
+                for (int i = 1; i < DELETES_AT_ONCE && last->next; i++)
+                        last = last->next;
+                struct cairn_catalog_op *rest = last->next;
+                last->next = NULL;
+                error = commit_deletes(file, first);
+                if (error) {
+                        const struct batch batch = {.first = first};
+                        error = commit(file, &batch, EXTENT_DELETES_COUNTED);
+                }
+                set_status(first, status_of(error));
+                any = any || error == 0;
+                last->next = rest;
+                first = rest;
+        }
+        return any;
 }
 
 // A full map or disk: grow and retry; if it cannot grow, the deletes alone.
@@ -202,14 +242,13 @@ bool cairn_catalog_file_write(struct cairn_catalog_file *file, struct cairn_cata
                 error = commit(file, &batch, EXTENT_ALL);
                 while (error == MDB_MAP_FULL && map_grow(file) == 0)
                         error = commit(file, &batch, EXTENT_ALL);
-                full = error == MDB_MAP_FULL || error == ENOSPC;
+                full = no_room(error);
         }
         int status = full ? CAIRN_ENOSPC : status_of(error);
-        int deletes = full ? status_of(commit_deletes(file, &batch)) : status;
         for (struct cairn_catalog_op *op = first; op; op = op->next)
-                op->status = op->kind == CAIRN_CATALOG_DELETE ? deletes : status;
+                op->status = status;
         *ret_recorded = status == CAIRN_OK;
-        return status == CAIRN_OK || deletes == CAIRN_OK;
+        return full ? write_deletes(file, first) : status == CAIRN_OK;
 }
 
 static int open_databases(struct cairn_catalog_file *file, MDB_txn *txn)
