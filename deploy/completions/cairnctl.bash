@@ -11,7 +11,7 @@ _cairnctl() {
     mapfile -t COMPREPLY < <(compgen -W "ram nvme" -- "$cur")
     return
     ;;
-  --timeout | --space | --tenant | --key | --max | --after) return ;;
+  --timeout | --space | --tenant | --key | --max | --after | --ram | --nvme | --ram-guaranteed | --nvme-guaranteed | --note | --owner | --for) return ;;
   esac
   if [[ $cur == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | grep -oE '^ +--[a-z-]+' | tr -d ' ')" -- "$cur")
@@ -22,6 +22,10 @@ _cairnctl() {
     -*) ;;
     stats)
       mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --json stats 2>/dev/null | grep -oE 'cairn_[a-z_]+' | sort -u)" -- "$cur")
+      return
+      ;;
+    hold)
+      [ "$prev" = hold ] && mapfile -t COMPREPLY < <(compgen -W "list set lift" -- "$cur")
       return
       ;;
     [a-z]*) return ;;

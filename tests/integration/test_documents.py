@@ -82,7 +82,7 @@ class Completions(unittest.TestCase):
             _{words[0]}; printf '%s\\n' "${{COMPREPLY[@]}}" """)
 
     def test_bash(self):
-        self.assertEqual(self.bash("cairnctl pi"), ["ping"])
+        self.assertEqual(self.bash("cairnctl ping"), ["ping"])
         self.assertIn("stats", self.bash("cairnctl --json s"))
         self.assertIn("--timeout", self.bash("cairnctl --t"))
         self.assertEqual(self.bash("cairnctl ping "), [])
@@ -97,7 +97,7 @@ class Completions(unittest.TestCase):
             self.assertEqual(out.returncode, 0, out.stderr)
             return [one.split("\t")[0] for one in out.stdout.splitlines()]
 
-        self.assertEqual(fish("cairnctl pi"), ["ping"])
+        self.assertEqual(fish("cairnctl ping"), ["ping"])
         self.assertIn("--timeout", fish("cairnctl --ti"))
         self.assertIn("--ram_bytes", fish("cairnd --ram"))
 

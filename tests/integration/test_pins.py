@@ -20,7 +20,7 @@ BLOCK = 256 * 1024
 
 
 class Pins(wire.DaemonCase):
-    flags = dict(ram_bytes="16MiB", nvme_bytes="16MiB", slab_bytes="4MiB")
+    flags = dict(ram_bytes="16MiB", nvme_bytes="16MiB", slab_bytes="4MiB", eviction="lru")
 
     def setUp(self):
         super().setUp()
