@@ -38,11 +38,26 @@ static void prefetch_row(const struct cairn_landmark_selection *s, uint32_t cand
                 __builtin_prefetch(code_run + l->k_row_scales + (size_t)token * 4);
 }
 
+// The scores of a candidate whose rows are int8.
+static void rerank_int8(struct cairn_landmark_selection *s, uint32_t i, const uint8_t *code_run,
+                        uint32_t token, const float *means)
+{
+        const struct cairn_landmark_layout *l = s->layout;
+        const uint8_t *row = code_run + l->k_rows + (size_t)token * l->k_row_bytes;
+        float scale, scores[CAIRN_GROUP_MAX], *to = s->candidate_scores + i;
+        memcpy(&scale, code_run + l->k_row_scales + (size_t)token * 4, sizeof scale);
+        s->kernels->row_scores((const int8_t *)row, s->query.padded, s->query.whole, s->n_queries,
+                               scale, s->query.whole_units, means, scores);
+        for (uint32_t q = 0; q < s->n_queries; q++, to += s->stride)
+                *to = scores[q];
+}
+
 // Scores the candidates by their rows.
 static void rerank(struct cairn_landmark_selection *s)
 {
         float means[CAIRN_GROUP_MAX];
         uint32_t end = 0; // of the run that means are of
+        bool int8 = s->layout->shape.k_codec == CAIRN_ROW_Q8;
         memset(s->touched, 0, s->n_runs);
         for (uint32_t i = 0; i < cairn_min_u32(PREFETCH_AHEAD, s->n_candidates); i++)
                 prefetch_row(s, i);
@@ -61,29 +76,43 @@ static void rerank(struct cairn_landmark_selection *s)
                         for (uint32_t q = 0; q < s->n_queries; q++)
                                 means[q] = s->run_mean[(size_t)q * s->n_runs_padded + run];
                 }
-                cairn_score_row(s->layout, s->kernels, &s->query, piece, slot - s->slot_base[p],
-                                means, 1, s->candidate_scores + i, s->stride);
+                if (piece->code_run && int8)
+                        rerank_int8(s, i, piece->code_run, slot - s->slot_base[p], means);
+                else
+                        cairn_score_row(s->layout, s->kernels, &s->query, piece,
+                                        slot - s->slot_base[p], means, 1, s->candidate_scores + i,
+                                        s->stride);
         }
 }
 
-// Collects the candidates' landmark scores, and how far re-ranking moved them.
-static void compare(struct cairn_landmark_selection *s)
+// Collects the candidates' landmark scores.
+static void take_landmarks(struct cairn_landmark_selection *s)
 {
         uint32_t n = s->n_candidates;
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 const float *slots = s->scores + (size_t)q * s->score_stride;
-                float *scores = s->candidate_scores + (size_t)q * s->stride;
                 float *landmarks = s->candidate_landmarks + (size_t)q * s->stride;
                 for (uint32_t i = 0; i < n; i++) {
                         uint32_t ahead = cairn_min_u32(i + 2 * PREFETCH_AHEAD, n - 1);
                         __builtin_prefetch(slots + s->candidates[ahead]);
-                        float landmark = slots[s->candidates[i]], gap = scores[i] - landmark;
-                        landmarks[i] = landmark;
-                        s->candidate_work[i] = fabsf(gap) <= FLT_MAX ? gap : 0;
+                        landmarks[i] = slots[s->candidates[i]];
                 }
-                for (uint32_t i = n; i < s->stride; i++) {
+        }
+}
+
+// How far re-ranking moved the candidates.
+static void compare(struct cairn_landmark_selection *s)
+{
+        const v4 most = (v4){0} + FLT_MAX;
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                float *scores = s->candidate_scores + (size_t)q * s->stride;
+                float *landmarks = s->candidate_landmarks + (size_t)q * s->stride;
+                for (uint32_t i = s->n_candidates; i < s->stride; i++)
                         scores[i] = landmarks[i] = -INFINITY;
-                        s->candidate_work[i] = 0;
+                for (uint32_t i = 0; i < s->stride; i += 4) {
+                        v4 gap = *(const v4 *)(scores + i) - *(const v4 *)(landmarks + i);
+                        v4i finite = (gap <= most) & (gap >= -most);
+                        *(v4i *)(void *)(s->candidate_work + i) = (v4i)gap & finite;
                 }
                 s->noise[q] = s->kernels->dot(s->candidate_work, s->candidate_work, s->stride);
         }
@@ -234,15 +263,15 @@ static void choose(struct cairn_landmark_selection *s, const float *lse_all)
 // both ways: variance v a score. Independent noise of log-normal terms changes R by sqrt((e^v - 1)
 // * largest weight / R) of itself at most, and raises it by e^(v/2) on average; both go into the
 // bar. Candidates were picked for high landmark scores, so v is rather too large.
-// cutoff: the least rank of a candidate; no other token has a larger.
-static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, int32_t cutoff,
-                        float lse_chosen, float lse_all)
+// No other token has a larger rank than the candidates' least.
+static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, float lse_chosen,
+                        float lse_all)
 {
         if (lse_all == -INFINITY || s->lse_others[q] == -INFINITY || s->n_candidates == 0)
                 return 0;
         double v = (double)s->noise[q] / s->n_candidates;
         v = v < 8 ? v : 8;
-        float rank = cairn_order_value(cutoff);
+        float rank = cairn_order_value(s->cutoff);
         if (s->request->rule == CAIRN_LANDMARK_GROUP_SUM)
                 rank = (float)cairn_log(rank);
         float gap = rank + s->lse_rank[q] - s->lse_others[q];
@@ -273,21 +302,9 @@ static void leave_rest(struct cairn_landmark_selection *s)
         }
 }
 
-// Least rank of a candidate by the scan.
-static int32_t least_rank(const struct cairn_landmark_selection *s)
-{
-        int32_t least = INT32_MAX;
-        for (uint32_t i = 0; i < s->n_candidates; i++) {
-                int32_t key = s->keys[s->candidates[i]];
-                least = key < least ? key : least;
-        }
-        return least;
-}
-
 static void write_result(struct cairn_landmark_selection *s, struct cairn_landmark_result *result)
 {
         bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
-        int32_t cutoff = result->mass_error ? least_rank(s) : INT32_MAX;
         uint32_t n = 0, count = 0;
         for (uint32_t i = 0; i < s->n_candidates; i++)
                 count -= (uint32_t)s->chosen[i];
@@ -307,7 +324,7 @@ static void write_result(struct cairn_landmark_selection *s, struct cairn_landma
                     cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride);
                 if (result->mass_error)
                         result->mass_error[q] =
-                            mass_error(s, q, cutoff, result->lse_chosen[q], result->lse_all[q]);
+                            mass_error(s, q, result->lse_chosen[q], result->lse_all[q]);
         }
         result->n_chosen = n;
         result->n_eligible = s->n_eligible;
@@ -318,8 +335,9 @@ void cairn_landmark_select_finish(struct cairn_landmark_selection *s,
 {
         bool sum = s->request->rule == CAIRN_LANDMARK_GROUP_SUM;
         s->n_candidates = s->candidates_max;
-        cairn_topk(s->kernels, s->keys, s->n_slots, s->n_candidates, s->slots, s->slot_keys,
-                   s->candidates);
+        s->cutoff = cairn_topk(s->kernels, s->keys, s->n_slots, s->n_candidates, s->slots,
+                               s->slot_keys, s->candidates);
+        take_landmarks(s);
         locate(s);
         rerank(s);
         compare(s);

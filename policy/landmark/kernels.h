@@ -1,9 +1,9 @@
 // The kernel table: what each instruction set does in its own way and with the same result, bit for
 // bit. Used by policy/ and its tests. Threads: any, once chosen.
 //
-// Codes are laid out as README.md says: groups of 32 tokens. Tables hold bytes of at most
-// CAIRN_TABLE_MAX, so that four look-ups add up in a byte. Queries come in batches of up to
-// CAIRN_BATCH.
+// Codes are laid out as README.md says: groups of 32 tokens. Of eight tables that follow one
+// another (from a multiple of eight) the largest entries add up to a byte, and so do look-ups.
+// Queries come in batches of up to CAIRN_BATCH.
 #ifndef CAIRN_LANDMARK_KERNELS_H
 #define CAIRN_LANDMARK_KERNELS_H
 
@@ -15,7 +15,8 @@
 enum {
         CAIRN_GROUP_TOKENS = 32,
         CAIRN_BATCH = 4,
-        CAIRN_TABLE_MAX = 63,
+        CAIRN_TABLES_ADDED = 8,
+        CAIRN_TABLES_SUM = 251, // of the largest of eight tables, before each is rounded
         CAIRN_OUTLIER_WEIGHTS_MAX =
             128, // sum of the weights' sizes: sums of products with bytes fit 16 bits
         CAIRN_QUERY_MAX = 8191, // size of a quantized query element: sums over 576 dims fit 32 bits
@@ -80,6 +81,11 @@ struct cairn_kernels {
         // has room for n + 16.
         uint32_t (*collect)(const int32_t *keys, uint32_t n, int32_t threshold, uint32_t first,
                             uint32_t *ret_slots);
+        // scores[q] = row . query row q * (scale * units[q]) + means[q], rounded once; NaN becomes
+        // -inf, and nothing is beyond FLT_MAX. bytes a multiple of 16, queries [n_queries][bytes].
+        void (*row_scores)(const int8_t *row, uint32_t bytes, const int16_t *queries,
+                           uint32_t n_queries, float scale, const float *units, const float *means,
+                           float *ret_scores);
         // dots[q] = sum of row[j] * queries[q * bytes + j]; bytes a multiple of 16.
         void (*row_dots)(const int8_t *row, uint32_t bytes, const int16_t *queries,
                          uint32_t n_queries, int32_t *ret_dots);

@@ -136,6 +136,14 @@ static inline double cairn_log(double x)
         return (double)exponent * 0.693147180559945309417 + 2 * z * (1 + sum);
 }
 
+// A score from an integer product: NaN becomes -inf, +inf the largest float.
+static inline float cairn_score_of(int32_t dot, float unit, float mean)
+{
+        float score = fmaf((float)dot, unit, mean);
+        score = score > -INFINITY ? score : -INFINITY;
+        return score < FLT_MAX ? score : FLT_MAX;
+}
+
 // Bytes a unit for n weights: their sum stays within 520 after rounding (n / 2 more at worst), each
 // within 255.
 static inline float cairn_byte_weights_inverse(float total, float max, uint32_t n)

@@ -11,6 +11,8 @@ void cairn_query_carve(struct cairn_scratch *scratch, const struct cairn_landmar
         q->padded = cairn_round_up(layout->shape.k_dim, CAIRN_LANES);
         q->subs = grid ? layout->code_dim / grid->dims : 0;
         q->rows = cairn_scratch_take(scratch, (size_t)n_queries * q->padded * sizeof(float));
+        q->turned = cairn_scratch_take(scratch, (size_t)cairn_round_up(n_queries, CAIRN_BATCH) *
+                                                    q->padded * sizeof(float));
         q->whole = cairn_scratch_take(scratch, (size_t)n_queries * q->padded * sizeof(int16_t));
         q->whole_units = cairn_scratch_take(scratch, n_queries * sizeof(float));
         q->tables = cairn_scratch_take(scratch, (size_t)n_queries * q->subs * CAIRN_GRID_POINTS);
@@ -46,6 +48,19 @@ static void make_integers(struct cairn_query *query, uint32_t q)
         query->whole_units[q] = largest > 1e-30f ? largest / CAIRN_QUERY_MAX : 0;
 }
 
+// The largest sum over eight tables of what their entries span: those that add up in a byte.
+static float widest_eight(const float *spans, uint32_t subs)
+{
+        float widest = 0;
+        for (uint32_t s = 0; s < subs; s += CAIRN_TABLES_ADDED) {
+                float sum = 0;
+                for (uint32_t i = s; i < cairn_min_u32(s + CAIRN_TABLES_ADDED, subs); i++)
+                        sum = sum + spans[i];
+                widest = sum > widest ? sum : widest;
+        }
+        return widest;
+}
+
 // Byte tables of one query: entry = round((y . point - least of the table) / unit); the sum of the
 // least is the base.
 static void make_tables(struct cairn_query *query, const struct cairn_grid *grid, const float *y,
@@ -53,7 +68,7 @@ static void make_tables(struct cairn_query *query, const struct cairn_grid *grid
 {
         struct cairn_grid_floats floats;
         float products[CAIRN_DIM_PADDED_MAX][CAIRN_GRID_POINTS], least[CAIRN_DIM_PADDED_MAX];
-        float span = 0, base = 0;
+        float spans[CAIRN_DIM_PADDED_MAX], base = 0;
         uint32_t subs = query->subs;
         cairn_grid_expand(grid, &floats);
         for (uint32_t s = 0; s < subs; s++) {
@@ -67,16 +82,28 @@ static void make_tables(struct cairn_query *query, const struct cairn_grid *grid
                         low = x < low ? x : low;
                 }
                 least[s] = low;
-                span = high - low > span ? high - low : span;
+                spans[s] = high - low;
                 base = base + low;
         }
-        float inverse = span > 1e-30f ? CAIRN_TABLE_MAX / span : 0;
+        float span = widest_eight(spans, subs);
+        float inverse = span > 1e-30f ? CAIRN_TABLES_SUM / span : 0;
         uint8_t *table = query->tables + (size_t)q * subs * CAIRN_GRID_POINTS;
         for (uint32_t s = 0; s < subs; s++)
                 for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
                         *table++ = (uint8_t)cairn_round((products[s][c] - least[s]) * inverse);
-        query->table_units[q] = span > 1e-30f ? span / CAIRN_TABLE_MAX : 0;
+        query->table_units[q] = span > 1e-30f ? span / CAIRN_TABLES_SUM : 0;
         query->table_bases[q] = base;
+}
+
+// Elements of four query rows side by side, as outlier weights want them.
+static void turn(struct cairn_query *query)
+{
+        float *to = query->turned;
+        for (uint32_t q0 = 0; q0 < query->n; q0 += CAIRN_BATCH)
+                for (uint32_t j = 0; j < query->padded; j++)
+                        for (uint32_t q = q0; q < q0 + CAIRN_BATCH; q++)
+                                *to++ =
+                                    q < query->n ? query->rows[(size_t)q * query->padded + j] : 0;
 }
 
 void cairn_query_prepare(const struct cairn_kernels *kernels,
@@ -105,4 +132,5 @@ void cairn_query_prepare(const struct cairn_kernels *kernels,
                 for (uint32_t j = 0; j < k_dim; j++)
                         row[j] = NAN;
         }
+        turn(query);
 }

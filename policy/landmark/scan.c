@@ -84,14 +84,15 @@ static float sane(float score)
 
 static void score_int8(const struct cairn_kernels *kernels, const struct cairn_query *query,
                        const int8_t *row, float scale, const float *means, uint32_t mean_stride,
-                       float *ret_scores, uint32_t score_stride)
+                       float *ret_scores, uint64_t score_stride)
 {
-        int32_t dots[CAIRN_GROUP_MAX];
-        kernels->row_dots(row, query->padded, query->whole, query->n, dots);
+        float near[CAIRN_GROUP_MAX], scores[CAIRN_GROUP_MAX];
         for (uint32_t q = 0; q < query->n; q++)
-                ret_scores[(size_t)q * score_stride] =
-                    sane((float)dots[q] * (scale * query->whole_units[q]) +
-                         means[(size_t)q * mean_stride]);
+                near[q] = means[(size_t)q * mean_stride];
+        kernels->row_scores(row, query->padded, query->whole, query->n, scale, query->whole_units,
+                            near, scores);
+        for (uint32_t q = 0; q < query->n; q++)
+                ret_scores[q * score_stride] = scores[q];
 }
 
 // By a row that is not int8.
@@ -140,22 +141,32 @@ void cairn_score_row(const struct cairn_landmark_layout *layout,
 
 // ---- Scores by codes ----
 
-// Weights of a run's outlier channels for one query, as bytes whose sizes add up to less than the
-// kernels' limit. Returns the unit.
-static float outlier_weights(const struct cairn_run_head *head, const float *row,
-                             int8_t *ret_weights)
+// Four query rows at a time.
+typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t v4i __attribute__((vector_size(16), aligned(4), may_alias));
+
+// Weights of a run's outlier channels for four queries, given by element (cairn_query.turned), as
+// bytes whose sizes add up to less than the kernels' limit: [4][channels].
+static void outlier_weights(const struct cairn_run_head *head, const float *turned,
+                            int8_t *ret_weights, float *ret_units)
 {
-        float weights[CAIRN_LANDMARK_OUTLIERS_MAX], total = 0;
+        v4 weights[CAIRN_LANDMARK_OUTLIERS_MAX], total = {0};
         for (uint32_t c = 0; c < head->channels; c++) {
-                weights[c] = row[head->indices[c]] * head->scales[c];
-                total = total + fabsf(weights[c]);
+                weights[c] = *(const v4 *)(turned + (size_t)head->indices[c] * CAIRN_BATCH);
+                weights[c] = weights[c] * head->scales[c];
+                total = total + (v4)((v4i)weights[c] & INT32_MAX);
         }
-        bool any = total > 1e-30f && total <= FLT_MAX;
+        v4i any = (total > 1e-30f) & (total <= FLT_MAX);
+        v4 sane = (v4)((v4i)total & any) + (v4)(~any & 0x3f800000); // 1 where there is none
         float room = (float)(CAIRN_OUTLIER_WEIGHTS_MAX - 2) - (float)head->channels * 0.5f;
-        float inverse = any ? room / total : 0;
-        for (uint32_t c = 0; c < head->channels; c++)
-                ret_weights[c] = any ? (int8_t)cairn_round(weights[c] * inverse) : 0;
-        return any ? total / room : 0;
+        v4 inverse = (v4)((v4i)(room / sane) & any);
+        *(v4 *)ret_units = (v4)((v4i)(total / room) & any);
+        for (uint32_t c = 0; c < head->channels; c++) {
+                v4 product = (v4)((v4i)(weights[c] * inverse) & any); // else NaN, or not finite
+                v4i whole = (v4i)(product + 12582912.0f) - 0x4b400000;
+                for (uint32_t q = 0; q < CAIRN_BATCH; q++)
+                        ret_weights[q * head->channels + c] = (int8_t)whole[q];
+        }
 }
 
 // q . centre of a run for every query.
@@ -176,13 +187,10 @@ static void scan_int8(const struct cairn_landmark_layout *layout,
                       float *ret_scores, uint64_t score_stride)
 {
         uint16_t half;
-        float scores[CAIRN_GROUP_MAX];
         memcpy(&half, code_run + layout->scales + (size_t)token * 2, 2);
         score_int8(kernels, query,
                    (const int8_t *)code_run + layout->codes + (size_t)token * query->padded,
-                   cairn_half_to_float(half), means, stride, scores, 1);
-        for (uint32_t q = 0; q < query->n; q++)
-                ret_scores[q * score_stride] = scores[q];
+                   cairn_half_to_float(half), means, stride, ret_scores, score_stride);
 }
 
 // Prefetches what a run has beside its codes.
@@ -239,10 +247,7 @@ void cairn_scan_codes(const struct cairn_landmark_layout *layout,
                 kernels->table_sums(codes, columns, groups,
                                     query->tables + (size_t)q0 * query->subs * CAIRN_GRID_POINTS, n,
                                     sums, CAIRN_RUN_TOKENS_MAX, q0 == 0 ? ahead : NULL);
-                for (uint32_t i = 0; i < n; i++)
-                        units[i] =
-                            outlier_weights(&head, query->rows + (size_t)(q0 + i) * query->padded,
-                                            weights + i * head.channels);
+                outlier_weights(&head, query->turned + (size_t)q0 * query->padded, weights, units);
                 if (head.channels)
                         kernels->outlier_sums(rows, head.channels / 2, groups, weights, n, outliers,
                                               CAIRN_RUN_TOKENS_MAX);
@@ -435,6 +440,27 @@ static bool score_run(struct cairn_landmark_selection *s, const struct cairn_lan
         return false;
 }
 
+// Scores one run of piece p, with its records.
+static void scan_run(struct cairn_landmark_selection *s, uint32_t p, uint32_t run)
+{
+        const struct cairn_landmark_piece *piece = &s->request->pieces[p];
+        uint32_t run_tokens = cairn_piece_run_tokens(s->layout, piece);
+        uint32_t first = run * run_tokens, record = s->run_base[p] + run;
+        uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
+        uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
+        float *scores = s->scores + s->slot_base[p] + first;
+        bool maxima = score_run(s, piece, run, n, record, scores);
+        maxima = !blank(s, piece, first, n, record, scores) && maxima;
+        for (uint32_t q = 0; q < s->n_queries; q++) {
+                const float *row = scores + (size_t)q * s->score_stride;
+                size_t at = (size_t)q * s->n_runs_padded + record;
+                if (!maxima)
+                        s->run_max[at] = s->kernels->largest(row, padded);
+                float max = s->run_max[at] > -INFINITY ? s->run_max[at] : 0;
+                s->run_sum[at] = s->kernels->exp_sum(row, padded, max);
+        }
+}
+
 void cairn_landmark_select_scan(struct cairn_landmark_selection *s, uint32_t first_piece,
                                 uint32_t n_pieces)
 {
@@ -442,21 +468,7 @@ void cairn_landmark_select_scan(struct cairn_landmark_selection *s, uint32_t fir
         for (uint32_t p = first_piece; p < first_piece + n_pieces; p++) {
                 const struct cairn_landmark_piece *piece = &s->request->pieces[p];
                 uint32_t run_tokens = cairn_piece_run_tokens(s->layout, piece);
-                for (uint32_t run = 0; run * run_tokens < piece->n_tokens; run++) {
-                        uint32_t first = run * run_tokens, record = s->run_base[p] + run;
-                        uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
-                        uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
-                        float *scores = s->scores + s->slot_base[p] + first;
-                        bool maxima = score_run(s, piece, run, n, record, scores);
-                        maxima = !blank(s, piece, first, n, record, scores) && maxima;
-                        for (uint32_t q = 0; q < s->n_queries; q++) {
-                                const float *row = scores + (size_t)q * s->score_stride;
-                                size_t at = (size_t)q * s->n_runs_padded + record;
-                                if (!maxima)
-                                        s->run_max[at] = s->kernels->largest(row, padded);
-                                float max = s->run_max[at] > -INFINITY ? s->run_max[at] : 0;
-                                s->run_sum[at] = s->kernels->exp_sum(row, padded, max);
-                        }
-                }
+                for (uint32_t run = 0; run * run_tokens < piece->n_tokens; run++)
+                        scan_run(s, p, run);
         }
 }

@@ -145,50 +145,57 @@ ALWAYS void store_sums(__m256i low, __m256i high, uint16_t *sums)
         _mm256_storeu_si256((__m256i *)(void *)(sums + 16), _mm256_permute2x128_si256(a, b, 0x31));
 }
 
-// One group of 32 tokens for a constant number of queries. Four look-ups add up in a byte (4 * 63 <
-// 256); bytes are then counted in 16 bits: `low` takes whole lanes, carries and all, `high` their
+// Adds the look-ups of one column.
+ALWAYS void add_column(const uint8_t *codes, const uint8_t *tables, size_t query_bytes,
+                       const uint32_t queries, __m256i *sums)
+{
+        const __m256i nibble = _mm256_set1_epi8(15);
+        __m256i code = load32(codes), low = _mm256_and_si256(code, nibble);
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(code, 4), nibble);
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < queries; q++) {
+                const uint8_t *table = tables + q * query_bytes;
+                __m256i x = _mm256_add_epi8(look_up(table, low), look_up(table + 16, high));
+                sums[q] = _mm256_add_epi8(sums[q], x);
+                STAY(sums[q]);
+        }
+}
+
+// One group of 32 tokens for a constant number of queries. The look-ups of four columns add up in a
+// byte; bytes are then counted in 16 bits: `low` takes whole lanes, carries and all, `high` their
 // upper bytes.
 ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *tables,
                        const uint32_t queries, uint16_t *sums, uint32_t stride,
                        const uint8_t *ahead)
 {
-        const __m256i nibble = _mm256_set1_epi8(15);
         const size_t query_bytes = (size_t)columns * 2 * CAIRN_GRID_POINTS;
-        __m256i low[CAIRN_BATCH], high[CAIRN_BATCH];
+        const uint8_t *end = codes + (size_t)columns * 32;
+        __m256i low[CAIRN_BATCH], high[CAIRN_BATCH], bytes[CAIRN_BATCH];
         CAIRN_UNROLL
         for (uint32_t q = 0; q < queries; q++)
                 low[q] = high[q] = _mm256_setzero_si256();
-        uint32_t j = 0;
-        for (; j + 2 <= columns; j += 2) {
-                __builtin_prefetch(ahead + (size_t)j * 32);
-                __m256i a = load32(codes + (size_t)j * 32), b = load32(codes + (size_t)j * 32 + 32);
-                __m256i a0 = _mm256_and_si256(a, nibble);
-                __m256i a1 = _mm256_and_si256(_mm256_srli_epi16(a, 4), nibble);
-                __m256i b0 = _mm256_and_si256(b, nibble);
-                __m256i b1 = _mm256_and_si256(_mm256_srli_epi16(b, 4), nibble);
+        while (codes < end) {
                 CAIRN_UNROLL
-                for (uint32_t q = 0; q < queries; q++) {
-                        const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
-                        __m256i x = _mm256_add_epi8(look_up(table, a0), look_up(table + 16, a1));
-                        __m256i y =
-                            _mm256_add_epi8(look_up(table + 32, b0), look_up(table + 48, b1));
-                        x = _mm256_add_epi8(x, y);
-                        low[q] = _mm256_add_epi16(low[q], x);
-                        high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(x, 8));
-                        STAY(low[q]);
-                        STAY(high[q]);
+                for (uint32_t q = 0; q < queries; q++)
+                        bytes[q] = _mm256_setzero_si256();
+                if (codes + 128 <= end) {
+                        __builtin_prefetch(ahead);
+                        __builtin_prefetch(ahead + 64);
+                        CAIRN_UNROLL
+                        for (uint32_t c = 0; c < 4; c++)
+                                add_column(codes + c * 32, tables + c * 32, query_bytes, queries,
+                                           bytes);
+                        codes += 128;
+                        tables += 128;
+                        ahead += 128;
+                } else {
+                        for (; codes < end; codes += 32, tables += 32)
+                                add_column(codes, tables, query_bytes, queries, bytes);
                 }
-        }
-        for (; j < columns; j++) {
-                __m256i a = load32(codes + (size_t)j * 32);
-                __m256i a0 = _mm256_and_si256(a, nibble);
-                __m256i a1 = _mm256_and_si256(_mm256_srli_epi16(a, 4), nibble);
                 CAIRN_UNROLL
                 for (uint32_t q = 0; q < queries; q++) {
-                        const uint8_t *table = tables + q * query_bytes + (size_t)j * 32;
-                        __m256i x = _mm256_add_epi8(look_up(table, a0), look_up(table + 16, a1));
-                        low[q] = _mm256_add_epi16(low[q], x);
-                        high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(x, 8));
+                        low[q] = _mm256_add_epi16(low[q], bytes[q]);
+                        high[q] = _mm256_add_epi16(high[q], _mm256_srli_epi16(bytes[q], 8));
                         STAY(low[q]);
                         STAY(high[q]);
                 }
@@ -215,37 +222,47 @@ static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
         }
 }
 
+// Of one query, for a constant number of pairs, whose weights stay in registers.
+ALWAYS void outlier_sums_of(const uint8_t *rows, const uint32_t pairs, uint32_t groups,
+                            const int8_t *weights, int16_t *sums)
+{
+        __m256i wide[CAIRN_LANDMARK_OUTLIERS_MAX / 2];
+        int32_t total = 0;
+        CAIRN_UNROLL
+        for (uint32_t p = 0; p < pairs; p++) {
+                int16_t both;
+                memcpy(&both, weights + p * 2, sizeof both);
+                wide[p] = _mm256_set1_epi16(both);
+                total += weights[p * 2] + weights[p * 2 + 1];
+        }
+        const __m256i offset = _mm256_set1_epi16((int16_t)(-128 * total));
+        for (uint32_t g = 0; g < groups; g++, rows += (size_t)pairs * 64, sums += 32) {
+                __m256i first = offset, second = offset;
+                CAIRN_UNROLL
+                for (uint32_t p = 0; p < pairs; p++) {
+                        __m256i a = load32(rows + p * 64), b = load32(rows + p * 64 + 32);
+                        first = _mm256_add_epi16(first, _mm256_maddubs_epi16(a, wide[p]));
+                        second = _mm256_add_epi16(second, _mm256_maddubs_epi16(b, wide[p]));
+                }
+                _mm256_storeu_si256((__m256i *)(void *)sums, first);
+                _mm256_storeu_si256((__m256i *)(void *)(sums + 16), second);
+        }
+}
+
 static void outlier_sums(const uint8_t *rows, uint32_t pairs, uint32_t groups,
                          const int8_t *weights, uint32_t queries, int16_t *sums, uint32_t stride)
 {
-        __m256i wide[CAIRN_BATCH][CAIRN_LANDMARK_OUTLIERS_MAX / 2], offsets[CAIRN_BATCH];
-        for (uint32_t q = 0; q < queries; q++) {
-                int32_t offset = 0;
-                for (uint32_t p = 0; p < pairs; p++) {
-                        const int8_t *pair = weights + (q * pairs + p) * 2;
-                        int16_t both;
-                        memcpy(&both, pair, sizeof both);
-                        wide[q][p] = _mm256_set1_epi16(both);
-                        offset += pair[0] + pair[1];
+        for (uint32_t q = 0; q < queries; q++, weights += pairs * 2, sums += stride)
+                switch (pairs) {
+                case 1: outlier_sums_of(rows, 1, groups, weights, sums); break;
+                case 2: outlier_sums_of(rows, 2, groups, weights, sums); break;
+                case 3: outlier_sums_of(rows, 3, groups, weights, sums); break;
+                case 4: outlier_sums_of(rows, 4, groups, weights, sums); break;
+                case 5: outlier_sums_of(rows, 5, groups, weights, sums); break;
+                case 6: outlier_sums_of(rows, 6, groups, weights, sums); break;
+                case 7: outlier_sums_of(rows, 7, groups, weights, sums); break;
+                default: outlier_sums_of(rows, 8, groups, weights, sums); break;
                 }
-                offsets[q] = _mm256_set1_epi16((int16_t)(-128 * offset));
-        }
-        for (uint32_t g = 0; g < groups; g++) {
-                const uint8_t *at = rows + (size_t)g * pairs * 64;
-                for (uint32_t q = 0; q < queries; q++) {
-                        __m256i first = offsets[q], second = offsets[q];
-                        for (uint32_t p = 0; p < pairs; p++) {
-                                __m256i a = load32(at + p * 64), b = load32(at + p * 64 + 32);
-                                first =
-                                    _mm256_add_epi16(first, _mm256_maddubs_epi16(a, wide[q][p]));
-                                second =
-                                    _mm256_add_epi16(second, _mm256_maddubs_epi16(b, wide[q][p]));
-                        }
-                        int16_t *out = sums + (size_t)q * stride + g * CAIRN_GROUP_TOKENS;
-                        _mm256_storeu_si256((__m256i *)(void *)out, first);
-                        _mm256_storeu_si256((__m256i *)(void *)(out + 16), second);
-                }
-        }
 }
 
 ALWAYS int32_t total32(__m256i x)
@@ -269,33 +286,37 @@ ALWAYS void row_dots_step(const int8_t *row, const int16_t *queries, size_t byte
         }
 }
 
-ALWAYS void row_dots_of(const int8_t *row, size_t bytes, const int16_t *queries, const uint32_t n,
-                        int32_t *ret_dots)
+ALWAYS void row_dots_sums(const int8_t *row, size_t bytes, const int16_t *queries, const uint32_t n,
+                          __m256i *ret_sums)
 {
         const int8_t *end = row + bytes;
-        __m256i sums[CAIRN_BATCH];
         CAIRN_UNROLL
         for (uint32_t q = 0; q < n; q++)
-                sums[q] = _mm256_setzero_si256();
+                ret_sums[q] = _mm256_setzero_si256();
         for (; row + 64 <= end; row += 64, queries += 64) {
-                row_dots_step(row, queries, bytes, n, sums);
-                row_dots_step(row + 16, queries + 16, bytes, n, sums);
-                row_dots_step(row + 32, queries + 32, bytes, n, sums);
-                row_dots_step(row + 48, queries + 48, bytes, n, sums);
+                row_dots_step(row, queries, bytes, n, ret_sums);
+                row_dots_step(row + 16, queries + 16, bytes, n, ret_sums);
+                row_dots_step(row + 32, queries + 32, bytes, n, ret_sums);
+                row_dots_step(row + 48, queries + 48, bytes, n, ret_sums);
         }
         for (; row < end; row += 16, queries += 16)
-                row_dots_step(row, queries, bytes, n, sums);
-        if (n == 4) {
-                __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
-                                                _mm256_hadd_epi32(sums[2], sums[3]));
-                _mm_storeu_si128((__m128i *)(void *)ret_dots,
-                                 _mm_add_epi32(_mm256_castsi256_si128(all),
-                                               _mm256_extracti128_si256(all, 1)));
-                return;
-        }
-        CAIRN_UNROLL
-        for (uint32_t q = 0; q < n; q++)
-                ret_dots[q] = total32(sums[q]);
+                row_dots_step(row, queries, bytes, n, ret_sums);
+}
+
+ALWAYS __m128i row_dots_of_4(const int8_t *row, size_t bytes, const int16_t *queries)
+{
+        __m256i sums[4];
+        row_dots_sums(row, bytes, queries, 4, sums);
+        __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
+                                        _mm256_hadd_epi32(sums[2], sums[3]));
+        return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+
+ALWAYS int32_t row_dot(const int8_t *row, size_t bytes, const int16_t *query)
+{
+        __m256i sum;
+        row_dots_sums(row, bytes, query, 1, &sum);
+        return total32(sum);
 }
 
 static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, uint32_t n_queries,
@@ -303,9 +324,28 @@ static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, 
 {
         uint32_t q = 0;
         for (; q + 4 <= n_queries; q += 4)
-                row_dots_of(row, bytes, queries + (size_t)q * bytes, 4, ret_dots + q);
+                _mm_storeu_si128((__m128i *)(void *)(ret_dots + q),
+                                 row_dots_of_4(row, bytes, queries + (size_t)q * bytes));
         for (; q < n_queries; q++)
-                row_dots_of(row, bytes, queries + (size_t)q * bytes, 1, ret_dots + q);
+                ret_dots[q] = row_dot(row, bytes, queries + (size_t)q * bytes);
+}
+
+static void row_scores(const int8_t *row, uint32_t bytes, const int16_t *queries,
+                       uint32_t n_queries, float scale, const float *units, const float *means,
+                       float *ret_scores)
+{
+        const __m128 lowest = _mm_set1_ps(-INFINITY), most = _mm_set1_ps(FLT_MAX);
+        uint32_t q = 0;
+        for (; q + 4 <= n_queries; q += 4) {
+                __m128i products = row_dots_of_4(row, bytes, queries + (size_t)q * bytes);
+                __m128 unit = _mm_mul_ps(_mm_set1_ps(scale), _mm_loadu_ps(units + q));
+                __m128 score =
+                    _mm_fmadd_ps(_mm_cvtepi32_ps(products), unit, _mm_loadu_ps(means + q));
+                _mm_storeu_ps(ret_scores + q, _mm_min_ps(_mm_max_ps(score, lowest), most));
+        }
+        for (; q < n_queries; q++)
+                ret_scores[q] = cairn_score_of(row_dot(row, bytes, queries + (size_t)q * bytes),
+                                               scale * units[q], means[q]);
 }
 
 // Adds 8 columns of 16-bit sums, still apart in two lanes, to eight floats.
@@ -442,6 +482,7 @@ const struct cairn_kernels cairn_kernels_avx2 = {
     .table_sums = table_sums,
     .outlier_sums = outlier_sums,
     .row_dots = row_dots,
+    .row_scores = row_scores,
     .value_sums = value_sums,
     .to_halves = to_halves,
     .fence = fence,

@@ -327,6 +327,20 @@ static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, 
                 row_dots_of(row, bytes, queries + (size_t)q * bytes, 1, ret_dots + q);
 }
 
+static void row_scores(const int8_t *row, uint32_t bytes, const int16_t *queries,
+                       uint32_t n_queries, float scale, const float *units, const float *means,
+                       float *ret_scores)
+{
+        int32_t products[CAIRN_BATCH];
+        for (uint32_t q0 = 0; q0 < n_queries; q0 += CAIRN_BATCH) {
+                uint32_t n = n_queries - q0 < CAIRN_BATCH ? n_queries - q0 : CAIRN_BATCH;
+                row_dots(row, bytes, queries + (size_t)q0 * bytes, n, products);
+                for (uint32_t q = 0; q < n; q++)
+                        ret_scores[q0 + q] =
+                            cairn_score_of(products[q], scale * units[q0 + q], means[q0 + q]);
+        }
+}
+
 // Adds 8 columns of 16-bit sums, still apart in four lanes, to eight floats.
 ALWAYS void add_columns(__m512i sums, float unit, float *out)
 {
@@ -434,6 +448,7 @@ const struct cairn_kernels cairn_kernels_avx512 = {
     .table_sums = table_sums,
     .outlier_sums = outlier_sums,
     .row_dots = row_dots,
+    .row_scores = row_scores,
     .value_sums = value_sums,
     .to_halves = to_halves,
     .fence = fence,

@@ -151,6 +151,17 @@ static void row_dots(const int8_t *row, uint32_t bytes, const int16_t *queries, 
         }
 }
 
+static void row_scores(const int8_t *row, uint32_t bytes, const int16_t *queries,
+                       uint32_t n_queries, float scale, const float *units, const float *means,
+                       float *ret_scores)
+{
+        for (uint32_t q = 0; q < n_queries; q++) {
+                int32_t product;
+                row_dots(row, bytes, queries + (size_t)q * bytes, 1, &product);
+                ret_scores[q] = cairn_score_of(product, scale * units[q], means[q]);
+        }
+}
+
 static void centre(const int8_t *bytes, float scale, uint32_t n, float *out)
 {
         for (uint32_t j = 0; j < n; j++) {
@@ -339,6 +350,7 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .rank_sum = rank_sum,
     .collect = collect,
     .row_dots = row_dots,
+    .row_scores = row_scores,
     .centre = centre,
     .to_int8 = to_int8,
     .from_int8 = from_int8,

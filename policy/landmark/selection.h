@@ -15,6 +15,7 @@ struct cairn_query {
         uint32_t padded;    // k_dim to a multiple of 16
         uint32_t subs;      // sub-quantizers of a key: tables a query
         float *rows;        // [n][padded], times the scale
+        float *turned;      // [n / 4 rounded up][padded][4]: the same
         int16_t *whole;     // [n][padded], in units of whole_units
         float *whole_units; // [n]; NaN for a query row that is not finite
         uint8_t *tables;    // [n][subs][16]
@@ -55,6 +56,7 @@ struct cairn_landmark_selection {
         uint32_t *slots;    // [n_slots + 16]
         int32_t *slot_keys; // [n_slots + 16]
         uint8_t *touched;   // [n_runs]: whether the run has a candidate
+        int32_t cutoff;     // least rank of a candidate by the scan
         uint32_t n_candidates;
         uint32_t stride;            // candidates_max to a multiple of 32
         uint32_t *candidates;       // slots, ascending
@@ -193,8 +195,9 @@ static inline bool cairn_is_present(const struct cairn_landmark_request *request
 // The slots of the `k` largest of n keys above CAIRN_KEY_NEVER, ascending; of equal keys the lower
 // slots. There must be at least k such keys. slots and work have room for n + 16; n is a multiple
 // of 32. Time is linear.
-void cairn_topk(const struct cairn_kernels *kernels, const int32_t *keys, uint32_t n, uint32_t k,
-                uint32_t *slots, int32_t *work, uint32_t *ret_slots);
+// Returns the least of those k keys.
+int32_t cairn_topk(const struct cairn_kernels *kernels, const int32_t *keys, uint32_t n, uint32_t k,
+                   uint32_t *slots, int32_t *work, uint32_t *ret_slots);
 // The k-th largest (1 <= k <= n) of n keys, which are reordered. Linear time.
 int32_t cairn_kth_largest(int32_t *keys, uint32_t n, uint32_t k);
 

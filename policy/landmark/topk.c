@@ -56,12 +56,12 @@ static int32_t guess_threshold(const int32_t *keys, uint32_t n, uint32_t k, doub
         return threshold > CAIRN_KEY_NEVER ? threshold : CAIRN_KEY_NEVER + 1;
 }
 
-void cairn_topk(const struct cairn_kernels *kernels, const int32_t *keys, uint32_t n, uint32_t k,
-                uint32_t *slots, int32_t *work, uint32_t *ret_slots)
+int32_t cairn_topk(const struct cairn_kernels *kernels, const int32_t *keys, uint32_t n, uint32_t k,
+                   uint32_t *slots, int32_t *work, uint32_t *ret_slots)
 {
         uint32_t count = 0;
         if (k == 0)
-                return;
+                return INT32_MAX;
         for (double slack = 1; count < k; slack *= 4) {
                 int32_t threshold = n >= SAMPLE_WORTH && slack < 100
                                         ? guess_threshold(keys, n, k, slack, work)
@@ -84,4 +84,5 @@ void cairn_topk(const struct cairn_kernels *kernels, const int32_t *keys, uint32
                 ret_slots[taken++] = slots[i];
         }
         assert(taken == k);
+        return last;
 }

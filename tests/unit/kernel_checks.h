@@ -64,8 +64,10 @@ static inline void check_table_sums(const struct cairn_kernels *k, struct rng *r
                         uint16_t *a = guarded(queries * n * 2), *b = guarded(queries * n * 2);
                         fill_bytes(rng, codes, code_bytes);
                         fill_bytes(rng, tables, table_bytes);
-                        for (size_t i = 0; i < table_bytes; i++)
-                                tables[i] = columns == 9 ? CAIRN_TABLE_MAX : tables[i] & 63;
+                        for (size_t i = 0; i < table_bytes; i++) // eight of them: a byte at most
+                                tables[i] = columns == 9   ? 255 / CAIRN_TABLES_ADDED
+                                            : columns == 8 ? (i / 16 % 8 == 5 ? tables[i] : 0)
+                                                           : tables[i] & 31;
                         k->table_sums(codes, columns, groups, tables, queries, a, n,
                                       columns % 2 ? codes : NULL);
                         cairn_kernels_scalar.table_sums(codes, columns, groups, tables, queries, b,
@@ -200,6 +202,33 @@ static inline void check_ranks(const struct cairn_kernels *k, struct rng *rng)
                 guarded_free(x, (n + 16) * 4);
                 guarded_free(y, (n + 16) * 4);
         }
+}
+
+// Units, means and scales of all kinds; NaN becomes -inf.
+static inline void check_row_scores(const struct cairn_kernels *k, struct rng *rng, uint32_t n)
+{
+        uint32_t queries = 1 + rng_below(rng, 9);
+        size_t query_bytes = (size_t)queries * n * 2;
+        int8_t *row = guarded(n);
+        int16_t *whole = guarded(query_bytes);
+        float *units = odd_floats(rng, queries, true), *means = odd_floats(rng, queries, true);
+        float *a = guarded(queries * 4), *b = guarded(queries * 4), scale = odd_float(rng, true);
+        fill_bytes(rng, row, n);
+        for (uint32_t i = 0; i < queries * n; i++)
+                whole[i] =
+                    (int16_t)((int32_t)rng_below(rng, 2 * CAIRN_QUERY_MAX) - CAIRN_QUERY_MAX);
+        k->row_scores(row, n, whole, queries, scale, units, means, a);
+        cairn_kernels_scalar.row_scores(row, n, whole, queries, scale, units, means, b);
+        for (uint32_t q = 0; q < queries; q++) {
+                cr_assert_eq(cairn_bits_of(a[q]), cairn_bits_of(b[q]));
+                cr_assert(a[q] <= FLT_MAX);
+        }
+        guarded_free(row, n);
+        guarded_free(whole, query_bytes);
+        guarded_free(units, queries * 4);
+        guarded_free(means, queries * 4);
+        guarded_free(a, queries * 4);
+        guarded_free(b, queries * 4);
 }
 
 static inline void check_rows(const struct cairn_kernels *k, struct rng *rng)
@@ -411,6 +440,8 @@ static inline void check_kernels(const struct cairn_kernels *kernels, struct rng
         check_exponentials(kernels, rng);
         check_ranks(kernels, rng);
         check_rows(kernels, rng);
+        for (uint32_t n = 16; n <= 576; n += 16)
+                check_row_scores(kernels, rng, n);
         check_codes(kernels, rng);
         check_values(kernels, rng);
 }
