@@ -7,11 +7,19 @@ _cairnctl() {
     mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     return
     ;;
+  --action)
+    mapfile -t COMPREPLY < <(compgen -W "evict demote drop delete purge refuse quota hold retain begin lost" -- "$cur")
+    return
+    ;;
+  --reason)
+    mapfile -t COMPREPLY < <(compgen -W "capacity quota ttl request corrupt retention admission legal-hold permission pinned started device stopped" -- "$cur")
+    return
+    ;;
   --tier)
     mapfile -t COMPREPLY < <(compgen -W "ram nvme" -- "$cur")
     return
     ;;
-  --timeout | --space | --tenant | --key | --max | --after | --ram | --nvme | --ram-guaranteed | --nvme-guaranteed | --note | --owner | --for) return ;;
+  --timeout | --space | --tenant | --key | --max | --after | --since | --until | --noted | --ram | --nvme | --ram-guaranteed | --nvme-guaranteed | --note | --owner | --for) return ;;
   esac
   if [[ $cur == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | grep -oE '^ +--[a-z-]+' | tr -d ' ')" -- "$cur")
