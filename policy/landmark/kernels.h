@@ -108,8 +108,8 @@ struct cairn_kernels {
         float (*dot)(const float *a, const float *b, uint32_t n);
         // out[j] += row[j] * weight; n a multiple of 16.
         void (*axpy)(const float *row, float weight, uint32_t n, float *out);
-        // out[q * out_stride + j] += rows[i][j] * weights[q * weight_stride + i], for i in order; n
-        // a multiple of 16.
+        // out[q * out_stride + j] += rows[i][j] * weights[q * weight_stride + i], for i in order,
+        // each rounded once (fmaf); n a multiple of 16.
         void (*add_rows)(const int8_t *const *rows, uint32_t n_rows, uint32_t n,
                          const float *weights, uint32_t weight_stride, uint32_t queries, float *out,
                          uint32_t out_stride);
@@ -132,13 +132,13 @@ struct cairn_kernels {
         // and a unit of 0 when nothing weighs.
         void (*byte_weights)(const float *weights, const uint16_t *scales, uint32_t n,
                              uint8_t *ret_bytes, float *ret_unit);
-        // out[q * out_stride + planar dim] += units[q] * sum over tokens of
+        // outs[q][planar dim] += units[q] * sum over tokens of
         // weights[q * CAIRN_WEIGHT_TOKENS + t] * point.
         // codes: up to 4 groups, each [blocks][8][32]; bits 2 or 4. next: the codes of the call
         // after this one, or NULL; they are prefetched.
         void (*value_sums)(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
-                           const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                           uint32_t out_stride, const uint8_t *next);
+                           const uint8_t *weights, const float *units, uint32_t queries,
+                           float *const *outs, const uint8_t *next);
 };
 
 extern const struct cairn_kernels cairn_kernels_scalar;

@@ -244,8 +244,9 @@ struct cairn_landmark_partial {
 
 // The rest: all eligible tokens of the pieces that were not chosen, by 2-bit scores (candidates
 // that were not chosen: by their re-rank scores) and value codes (v rows where value_bits is 0).
-// Runs whose weight is below `skip` of the whole are left out of the output, not of the log-sum-exp
-// (0: the default, 1e-4). The log-sum-exp is from the same scores.
+// Runs whose weight for a query head is below `skip` / (number of runs) of the whole are left out
+// of its output, which is then the mean of what is left, not of the log-sum-exp: all in all they
+// weigh less than `skip` (0: the default, 4e-3). The log-sum-exp is from the same scores.
 size_t cairn_landmark_rest_scratch_bytes(const struct cairn_landmark_request *request);
 void cairn_landmark_rest(const struct cairn_landmark_selection *selection, uint32_t first_piece,
                          uint32_t n_pieces, float skip, void *scratch,

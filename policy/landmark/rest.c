@@ -6,13 +6,17 @@
 // codes. Pieces without value codes are summed from their rows.
 #include "policy/landmark/selection.h"
 
-static const float skip_default = 1e-4f;
+static const float skip_default = 4e-3f;
 
 struct rest {
         const struct cairn_landmark_selection *s;
-        float *coded;   // [queries][value_dim], rotated
-        float *plain;   // [queries][padded]
-        float *weights; // [queries][CAIRN_RUN_TOKENS_MAX]
+        float *coded;    // [queries][value_dim], rotated
+        float *plain;    // [queries][padded]
+        uint32_t *heads; // query heads for which the run at hand is summed
+        uint32_t n_heads;
+        float *weights; // [n_heads][CAIRN_RUN_TOKENS_MAX], of its tokens
+        float *kept;    // [queries], weight of what was summed, in units of total
+        float skip;     // of the whole: runs that weigh less are not summed
         uint8_t *bytes; // [batch][CAIRN_WEIGHT_TOKENS]
         float *total;   // [queries], log-sum-exp of the whole rest
         float *share;   // [queries], mass of the rest
@@ -34,6 +38,8 @@ static size_t carve(struct rest *r, const struct cairn_landmark_layout *layout, 
         r->runs_padded = runs_padded;
         r->coded = cairn_scratch_take(&scratch, queries * layout->value_dim * sizeof(float));
         r->plain = cairn_scratch_take(&scratch, queries * r->padded * sizeof(float));
+        r->heads = cairn_scratch_take(&scratch, queries * sizeof(uint32_t));
+        r->kept = cairn_scratch_take(&scratch, queries * sizeof(float));
         r->weights = cairn_scratch_take(&scratch, queries * CAIRN_RUN_TOKENS_MAX * sizeof(float));
         r->bytes = cairn_scratch_take(&scratch, CAIRN_BATCH * CAIRN_WEIGHT_TOKENS);
         r->total = cairn_scratch_take(&scratch, queries * sizeof(float));
@@ -62,51 +68,45 @@ size_t cairn_landmark_rest_scratch_bytes(const struct cairn_landmark_request *re
         return carve(&r, request->layout, request->n_queries, count_runs(request), NULL);
 }
 
-// Whether a run weighs too little in every query head, as the scan's sums tell of runs without
-// candidates; if so, they are its records.
-static bool run_is_light(struct rest *r, uint32_t record, float skip)
+// Whether a run without candidates weighs too little for a query head, as the scan's sums tell; if
+// so, they are its record.
+static bool is_light(struct rest *r, uint32_t q, uint32_t record)
 {
         const struct cairn_landmark_selection *s = r->s;
+        size_t at = (size_t)q * s->n_runs_padded + record,
+               own = (size_t)q * r->runs_padded + record;
         if (s->touched[record])
                 return false;
-        for (uint32_t q = 0; q < s->n_queries; q++) {
-                size_t at = (size_t)q * s->n_runs_padded + record;
-                float below = s->run_max[at] - r->total[q];
-                float weight = below < 0 ? s->run_sum[at] * cairn_exp_negative(below) : 1;
-                if (r->total[q] > -INFINITY && !(weight * r->share[q] < skip))
-                        return false;
-        }
-        for (uint32_t q = 0; q < s->n_queries; q++) {
-                size_t at = (size_t)q * s->n_runs_padded + record;
-                if (r->total[q] == -INFINITY)
-                        continue;
-                r->run_max[(size_t)q * r->runs_padded + record] = s->run_max[at];
-                r->run_sum[(size_t)q * r->runs_padded + record] = s->run_sum[at];
-        }
+        float below = s->run_max[at] - r->total[q];
+        float weight = below < 0 ? s->run_sum[at] * cairn_exp_negative(below) : 1;
+        if (!(weight * r->share[q] < r->skip))
+                return false;
+        r->run_max[own] = s->run_max[at];
+        r->run_sum[own] = s->run_sum[at];
         return true;
 }
 
-// Weights of a run's tokens; returns whether they are worth summing. Scores of chosen tokens are
-// -inf by now.
-static bool run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t record, float skip)
+// Weights of a run's tokens for the query heads for which they are worth summing, whose numbers are
+// left in r->heads. Scores of chosen tokens are -inf by now.
+static void run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t record)
 {
         const struct cairn_landmark_selection *s = r->s;
-        bool worth = false;
+        r->n_heads = 0;
         for (uint32_t q = 0; q < s->n_queries; q++) {
-                float *weights = r->weights + (size_t)q * CAIRN_RUN_TOKENS_MAX;
+                float *weights = r->weights + (size_t)r->n_heads * CAIRN_RUN_TOKENS_MAX;
                 const float *scores = s->scores + (size_t)q * s->score_stride + base;
                 float total = r->total[q];
-                if (total == -INFINITY) {
-                        memset(weights, 0, n * sizeof(float));
+                if (total == -INFINITY || is_light(r, q, record))
                         continue;
-                }
                 s->kernels->exp_weights(scores, n, total, weights);
                 float sum = s->kernels->dot(weights, r->ones, n);
                 r->run_max[(size_t)q * r->runs_padded + record] = sum > 0 ? total : -INFINITY;
                 r->run_sum[(size_t)q * r->runs_padded + record] = sum;
-                worth = worth || sum * r->share[q] >= skip;
+                if (!(sum * r->share[q] >= r->skip))
+                        continue;
+                r->kept[q] = r->kept[q] + sum;
+                r->heads[r->n_heads++] = q;
         }
-        return worth;
 }
 
 // The value codes behind those of this piece that end at token `end`: of the next piece behind the
@@ -148,18 +148,18 @@ static void add_coded(struct rest *r, const struct cairn_landmark_piece *piece, 
                     (const uint16_t *)(const void *)(code_run + l->value_scales +
                                                      (size_t)(first + t) * 2);
                 const uint8_t *next = next_codes(r, piece, first + t + tokens, group_bytes);
-                for (uint32_t q0 = 0; q0 < s->n_queries; q0 += CAIRN_BATCH) {
-                        uint32_t batch = cairn_min_u32(s->n_queries - q0, CAIRN_BATCH);
-                        float units[CAIRN_BATCH];
+                for (uint32_t h = 0; h < r->n_heads; h += CAIRN_BATCH) {
+                        uint32_t batch = cairn_min_u32(r->n_heads - h, CAIRN_BATCH);
+                        float units[CAIRN_BATCH], *outs[CAIRN_BATCH];
                         for (uint32_t i = 0; i < batch; i++) {
                                 s->kernels->byte_weights(
-                                    r->weights + (size_t)(q0 + i) * CAIRN_RUN_TOKENS_MAX + t,
-                                    scales, tokens, r->bytes + i * CAIRN_WEIGHT_TOKENS, &units[i]);
+                                    r->weights + (size_t)(h + i) * CAIRN_RUN_TOKENS_MAX + t, scales,
+                                    tokens, r->bytes + i * CAIRN_WEIGHT_TOKENS, &units[i]);
                                 units[i] = units[i] * step;
+                                outs[i] = r->coded + (size_t)r->heads[h + i] * l->value_dim;
                         }
                         s->kernels->value_sums(codes, groups, blocks, bits, r->bytes, units, batch,
-                                               r->coded + (size_t)q0 * l->value_dim, l->value_dim,
-                                               q0 == 0 ? next : NULL);
+                                               outs, h == 0 ? next : NULL);
                 }
         }
 }
@@ -172,9 +172,11 @@ static void add_centre(struct rest *r, const struct cairn_landmark_piece *piece,
         float centre[CAIRN_DIM_PADDED_MAX];
         cairn_centre_read(s->layout, s->kernels, piece->code_run,
                           first / s->layout->shape.run_tokens, centre);
-        for (uint32_t q = 0; q < s->n_queries; q++)
-                s->kernels->axpy(centre, r->run_sum[(size_t)q * r->runs_padded + record], r->padded,
-                                 r->plain + (size_t)q * r->padded);
+        for (uint32_t h = 0; h < r->n_heads; h++) {
+                size_t q = r->heads[h];
+                s->kernels->axpy(centre, r->run_sum[q * r->runs_padded + record], r->padded,
+                                 r->plain + q * r->padded);
+        }
 }
 
 static void add_rows(struct rest *r, const struct cairn_landmark_piece *piece, uint32_t first,
@@ -188,16 +190,16 @@ static void add_rows(struct rest *r, const struct cairn_landmark_piece *piece, u
                         (void)cairn_row_read_k(&reader, piece, first + t, row);
                 else
                         (void)cairn_row_read_v(s->layout, s->kernels, piece, first + t, row);
-                for (uint32_t q = 0; q < s->n_queries; q++) {
-                        float weight = r->weights[(size_t)q * CAIRN_RUN_TOKENS_MAX + t];
+                for (uint32_t h = 0; h < r->n_heads; h++) {
+                        float weight = r->weights[(size_t)h * CAIRN_RUN_TOKENS_MAX + t];
                         if (weight > 0)
                                 s->kernels->axpy(row, weight, r->padded,
-                                                 r->plain + (size_t)q * r->padded);
+                                                 r->plain + (size_t)r->heads[h] * r->padded);
                 }
         }
 }
 
-static void add_piece(struct rest *r, uint32_t p, float skip)
+static void add_piece(struct rest *r, uint32_t p)
 {
         const struct cairn_landmark_selection *s = r->s;
         const struct cairn_landmark_piece *piece = &s->request->pieces[p];
@@ -206,8 +208,8 @@ static void add_piece(struct rest *r, uint32_t p, float skip)
                 uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
                 uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
                 uint32_t record = s->run_base[p] + first / run_tokens;
-                if (run_is_light(r, record, skip) ||
-                    !run_weights(r, s->slot_base[p] + first, padded, record, skip))
+                run_weights(r, s->slot_base[p] + first, padded, record);
+                if (r->n_heads == 0)
                         continue;
                 bool coded = piece->code_run && s->layout->shape.value_bits;
                 if (coded)
@@ -231,7 +233,7 @@ static void write_partial(struct rest *r, struct cairn_landmark_partial *ret)
                                               r->runs_padded, r->work);
                 bool some = lse > -INFINITY; // a share too small for a float counts as nothing
                 float share = some ? cairn_exp_negative(lse - r->total[q]) : 0;
-                float unit = share > 0 ? 1.0f / share : 0;
+                float unit = share > 0 && r->kept[q] > 0 ? 1.0f / r->kept[q] : 0;
                 if (value_dim)
                         cairn_rotate_back(s->kernels, r->rotation,
                                           r->coded + (size_t)q * value_dim);
@@ -253,6 +255,8 @@ void cairn_landmark_rest(const struct cairn_landmark_selection *selection, uint3
         struct rest r = {.s = s};
         (void)carve(&r, s->layout, s->n_queries, s->n_runs_padded, scratch);
         size_t records = (size_t)s->n_queries * r.runs_padded;
+        r.skip = (skip == 0 ? skip_default : skip) / (float)(s->n_runs ? s->n_runs : 1);
+        memset(r.kept, 0, s->n_queries * sizeof(float));
         memset(r.coded, 0, (size_t)s->n_queries * s->layout->value_dim * sizeof(float));
         memset(r.plain, 0, (size_t)s->n_queries * r.padded * sizeof(float));
         for (size_t i = 0; i < records; i++) {
@@ -266,6 +270,6 @@ void cairn_landmark_rest(const struct cairn_landmark_selection *selection, uint3
                 r.share[q] = cairn_exp_negative(r.total[q] - s->lse[q]);
         }
         for (uint32_t p = first_piece; p < first_piece + n_pieces; p++)
-                add_piece(&r, p, skip == 0 ? skip_default : skip);
+                add_piece(&r, p);
         write_partial(&r, ret_partial);
 }

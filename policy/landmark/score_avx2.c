@@ -366,8 +366,7 @@ enum {
 ALWAYS void value_block(const uint8_t *codes, uint32_t blocks, uint32_t groups,
                         const __m256i points[2], const uint32_t dims,
                         const __m256i weights[][QUADS_MAX], const float *units,
-                        const uint32_t queries, float *out, uint32_t out_stride,
-                        const uint8_t *ahead)
+                        const uint32_t queries, float *const *outs, size_t at, const uint8_t *ahead)
 {
         const __m256i nibble = _mm256_set1_epi8(15);
         const size_t group_bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
@@ -401,9 +400,56 @@ ALWAYS void value_block(const uint8_t *codes, uint32_t blocks, uint32_t groups,
                 CAIRN_UNROLL
                 for (uint32_t i = 0; i < 2 * dims; i++)
                         add_columns(sums[q][i / 2][i % 2], units[q],
-                                    out + (size_t)q * out_stride +
+                                    outs[q] + at +
                                         (size_t)(i / 2) * blocks * CAIRN_VALUE_BLOCK_SUBS +
                                         i % 2 * 8);
+        }
+}
+
+// The same for one coordinate and four queries: codes are unpacked once more, but points are looked
+// up half as often, and weights stay in a register for both nibbles.
+ALWAYS void value_block_of_four(const uint8_t *codes, uint32_t blocks, uint32_t groups,
+                                __m256i points, const __m256i weights[][QUADS_MAX],
+                                const float *units, float *const *outs, size_t at,
+                                const uint8_t *ahead)
+{
+        const __m256i nibble = _mm256_set1_epi8(15);
+        const size_t group_bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
+        __m256i sums[CAIRN_BATCH][2]; // [query][nibble]
+        CAIRN_UNROLL
+        for (uint32_t i = 0; i < 2 * CAIRN_BATCH; i++)
+                sums[i / 2][i % 2] = _mm256_setzero_si256();
+        const __m256i *wide = weights[0];
+        for (uint32_t g = 0; g < groups; g++, wide += 8, codes += group_bytes) {
+                if (ahead) {
+                        for (uint32_t line = 0; line < CAIRN_VALUE_BLOCK_BYTES; line += 64)
+                                __builtin_prefetch(ahead + line);
+                        ahead += group_bytes;
+                }
+                CAIRN_UNROLL
+                for (uint32_t quad = 0; quad < 8; quad++) {
+                        __m256i code = load32(codes + quad * 32);
+                        __m256i low = _mm256_and_si256(code, nibble);
+                        __m256i high = _mm256_and_si256(_mm256_srli_epi16(code, 4), nibble);
+                        low = _mm256_shuffle_epi8(points, low);
+                        high = _mm256_shuffle_epi8(points, high);
+                        CAIRN_UNROLL
+                        for (uint32_t q = 0; q < CAIRN_BATCH; q++) {
+                                __m256i weight = wide[q * QUADS_MAX + quad];
+                                STAY(weight); // in a register
+                                sums[q][0] =
+                                    _mm256_add_epi16(sums[q][0], _mm256_maddubs_epi16(weight, low));
+                                sums[q][1] = _mm256_add_epi16(sums[q][1],
+                                                              _mm256_maddubs_epi16(weight, high));
+                                STAY(sums[q][0]);
+                                STAY(sums[q][1]);
+                        }
+                }
+        }
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < CAIRN_BATCH; q++) {
+                add_columns(sums[q][0], units[q], outs[q] + at);
+                add_columns(sums[q][1], units[q], outs[q] + at + 8);
         }
 }
 
@@ -425,26 +471,30 @@ ALWAYS void widen_weights(const uint8_t *weights, uint32_t queries, uint32_t qua
 ALWAYS void value_sums_of(const uint8_t *codes, uint32_t groups, uint32_t blocks,
                           const __m256i points[2], const uint32_t dims,
                           const __m256i wide[][QUADS_MAX], const float *units, uint32_t queries,
-                          float *out, uint32_t out_stride, const uint8_t *ahead)
+                          float *const *outs, const uint8_t *ahead)
 {
         for (uint32_t b = 0; b < blocks; b++) {
                 size_t at = (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
-                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
+                size_t to = (size_t)b * CAIRN_VALUE_BLOCK_SUBS;
                 uint32_t q = 0;
+                for (uint32_t i = 0; i < dims && queries == CAIRN_BATCH; i++)
+                        value_block_of_four(codes + at, blocks, groups, points[i], wide, units,
+                                            outs, to + (size_t)i * blocks * CAIRN_VALUE_BLOCK_SUBS,
+                                            i == 0 ? ahead + at : NULL);
+                if (queries == CAIRN_BATCH)
+                        continue;
                 for (; q + 2 <= queries; q += 2)
                         value_block(codes + at, blocks, groups, points, dims, wide + q, units + q,
-                                    2, to + (size_t)q * out_stride, out_stride,
-                                    (q == 0 ? ahead : codes) + at);
+                                    2, outs + q, to, (q == 0 ? ahead : codes) + at);
                 if (q < queries)
                         value_block(codes + at, blocks, groups, points, dims, wide + q, units + q,
-                                    1, to + (size_t)q * out_stride, out_stride,
-                                    (q == 0 ? ahead : codes) + at);
+                                    1, outs + q, to, (q == 0 ? ahead : codes) + at);
         }
 }
 
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
-                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                       uint32_t out_stride, const uint8_t *next)
+                       const uint8_t *weights, const float *units, uint32_t queries,
+                       float *const *outs, const uint8_t *next)
 {
         const struct cairn_grid *grid = cairn_grid_of(bits);
         __m256i wide[CAIRN_BATCH][QUADS_MAX], points[2];
@@ -457,11 +507,9 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
         widen_weights(weights, queries, groups * 8, wide);
         next = next ? next : codes;
         if (grid->dims == 2)
-                value_sums_of(codes, groups, blocks, points, 2, wide, units, queries, out,
-                              out_stride, next);
+                value_sums_of(codes, groups, blocks, points, 2, wide, units, queries, outs, next);
         else
-                value_sums_of(codes, groups, blocks, points, 1, wide, units, queries, out,
-                              out_stride, next);
+                value_sums_of(codes, groups, blocks, points, 1, wide, units, queries, outs, next);
 }
 
 static void fence(void)

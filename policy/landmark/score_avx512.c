@@ -361,7 +361,7 @@ enum {
 // constant number of queries.
 ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups, __m512i points,
                        const __m512i weights[][EIGHTS_MAX], const float *units, const bool upper,
-                       const uint32_t queries, float *out, uint32_t out_stride)
+                       const uint32_t queries, float *const *outs, size_t at)
 {
         const __m512i nibble = _mm512_set1_epi8(15);
         __m512i sums[CAIRN_BATCH];
@@ -381,12 +381,12 @@ ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups
         }
         CAIRN_UNROLL
         for (uint32_t q = 0; q < queries; q++)
-                add_columns(sums[q], units[q], out + (size_t)q * out_stride);
+                add_columns(sums[q], units[q], outs[q] + at);
 }
 
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
-                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                       uint32_t out_stride, const uint8_t *next)
+                       const uint8_t *weights, const float *units, uint32_t queries,
+                       float *const *outs, const uint8_t *next)
 {
         (void)next;
         const struct cairn_grid *grid = cairn_grid_of(bits);
@@ -412,19 +412,18 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
         for (uint32_t i = 0; i < blocks * grid->dims; i++) {
                 uint32_t b = i / grid->dims, d = i % grid->dims, n = queries == 4 ? 4 : 1;
                 const uint8_t *at = codes + (size_t)b * CAIRN_VALUE_BLOCK_BYTES;
-                float *to = out + (size_t)b * CAIRN_VALUE_BLOCK_SUBS + (size_t)d * subs;
+                size_t to = (size_t)b * CAIRN_VALUE_BLOCK_SUBS + (size_t)d * subs;
                 for (uint32_t q = 0; q < queries; q += n) {
-                        float *own = to + (size_t)q * out_stride;
                         if (n == 4) {
-                                value_half(at, bytes, groups, points[d], wide, units, false, 4, own,
-                                           out_stride);
-                                value_half(at, bytes, groups, points[d], wide, units, true, 4,
-                                           own + 8, out_stride);
+                                value_half(at, bytes, groups, points[d], wide, units, false, 4,
+                                           outs, to);
+                                value_half(at, bytes, groups, points[d], wide, units, true, 4, outs,
+                                           to + 8);
                         } else {
                                 value_half(at, bytes, groups, points[d], wide + q, units + q, false,
-                                           1, own, out_stride);
+                                           1, outs + q, to);
                                 value_half(at, bytes, groups, points[d], wide + q, units + q, true,
-                                           1, own + 8, out_stride);
+                                           1, outs + q, to + 8);
                         }
                 }
         }

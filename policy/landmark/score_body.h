@@ -228,8 +228,9 @@ static void body_from_int8_row(const int8_t *bytes, float scale, const float *ce
                                float *out)
 {
         for (uint32_t j = 0; j < n; j += LANES) {
-                vf x = __builtin_convertvector(body_from_int8(bytes + j), vf) * scale;
-                body_store(out + j, centre ? x + body_load(centre + j) : x);
+                vf x = __builtin_convertvector(body_from_int8(bytes + j), vf),
+                   unit = body_all(scale);
+                body_store(out + j, centre ? body_fma(x, unit, body_load(centre + j)) : x * unit);
         }
 }
 
@@ -248,9 +249,9 @@ BODY void body_decode_as(const int8_t *bytes, float scale, const float *centre, 
                 CAIRN_UNROLL
                 for (uint32_t p = 0; p < PARTS; p++) {
                         uint32_t at = j + p * LANES;
-                        vf x = __builtin_convertvector(body_from_int8(bytes + at), vf) * scale;
-                        if (centre)
-                                x = x + body_load(centre + at);
+                        vf x = __builtin_convertvector(body_from_int8(bytes + at), vf);
+                        x = centre ? body_fma(x, body_all(scale), body_load(centre + at))
+                                   : x * scale;
                         if (dtype == CAIRN_DTYPE_F32)
                                 body_put(x, (float *)out + at, streamed);
                         else if (dtype == CAIRN_DTYPE_F16)
@@ -330,7 +331,7 @@ BODY void body_add_columns(const int8_t *const *rows, size_t n_rows, size_t firs
                         vf weight = body_all(own[q][i]);
                         CAIRN_UNROLL
                         for (uint32_t p = 0; p < PARTS; p++)
-                                sums[q][p] = sums[q][p] + x[p] * weight;
+                                sums[q][p] = body_fma(x[p], weight, sums[q][p]);
                 }
         }
         CAIRN_UNROLL

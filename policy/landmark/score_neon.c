@@ -216,8 +216,8 @@ ALWAYS void value_half(const uint8_t *codes, size_t group_bytes, uint32_t groups
 }
 
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
-                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                       uint32_t out_stride, const uint8_t *next)
+                       const uint8_t *weights, const float *units, uint32_t queries,
+                       float *const *outs, const uint8_t *next)
 {
         (void)next;
         const struct cairn_grid *grid = cairn_grid_of(bits);
@@ -232,8 +232,7 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
                         for (uint32_t q = 0; q < queries; q++)
                                 value_half(codes + (size_t)(b / 2) * CAIRN_VALUE_BLOCK_BYTES, bytes,
                                            groups, points, b % 2, weights + q * CAIRN_WEIGHT_TOKENS,
-                                           units[q],
-                                           out + (size_t)q * out_stride + i * subs + b * 8);
+                                           units[q], outs[q] + i * subs + b * 8);
         }
 }
 

@@ -185,8 +185,8 @@ static void from_int8(const int8_t *bytes, float scale, const float *centre_or_n
                       float *out)
 {
         for (uint32_t j = 0; j < n; j++) {
-                float x = (float)bytes[j] * scale;
-                out[j] = centre_or_null ? x + centre_or_null[j] : x;
+                float x = (float)bytes[j];
+                out[j] = centre_or_null ? fmaf(x, scale, centre_or_null[j]) : x * scale;
         }
 }
 
@@ -234,7 +234,7 @@ static void add_rows(const int8_t *const *rows, uint32_t n_rows, uint32_t n, con
                         float weight = weights[(size_t)q * weight_stride + i];
                         float *to = out + (size_t)q * out_stride;
                         for (uint32_t j = 0; j < n; j++)
-                                to[j] = to[j] + (float)rows[i][j] * weight;
+                                to[j] = fmaf((float)rows[i][j], weight, to[j]);
                 }
 }
 
@@ -311,8 +311,8 @@ static void byte_weights(const float *weights, const uint16_t *scales, uint32_t 
 }
 
 static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, uint32_t bits,
-                       const uint8_t *weights, const float *units, uint32_t queries, float *out,
-                       uint32_t out_stride, const uint8_t *next)
+                       const uint8_t *weights, const float *units, uint32_t queries,
+                       float *const *outs, const uint8_t *next)
 {
         (void)next;
         const struct cairn_grid *grid = cairn_grid_of(bits);
@@ -329,7 +329,7 @@ static void value_sums(const uint8_t *codes, uint32_t groups, uint32_t blocks, u
                                                    grid->points[code * grid->dims + i];
                         }
                         for (uint32_t i = 0; i < grid->dims; i++) {
-                                float *at = out + (size_t)q * out_stride + s + i * subs;
+                                float *at = outs[q] + s + i * subs;
                                 *at = *at + (float)sums[i] * units[q];
                         }
                 }

@@ -411,9 +411,14 @@ static inline void check_values_of(const struct cairn_kernels *k, struct rng *rn
         }
         for (uint32_t i = 0; i < queries * dim; i++)
                 a[i] = b[i] = rng_gauss(rng);
-        k->value_sums(codes, groups, blocks, bits, weights, units, queries, a, dim, codes);
-        cairn_kernels_scalar.value_sums(codes, groups, blocks, bits, weights, units, queries, b,
-                                        dim, NULL);
+        float *outs[4], *others[4]; // in any order
+        for (uint32_t q = 0; q < queries; q++) {
+                outs[q] = a + (queries - 1 - q) * dim;
+                others[q] = b + (queries - 1 - q) * dim;
+        }
+        k->value_sums(codes, groups, blocks, bits, weights, units, queries, outs, codes);
+        cairn_kernels_scalar.value_sums(codes, groups, blocks, bits, weights, units, queries,
+                                        others, NULL);
         same_floats(a, b, queries * dim, "value_sums");
         guarded_free(codes, code_bytes);
         guarded_free(again, n);

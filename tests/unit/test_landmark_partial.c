@@ -275,6 +275,47 @@ Test(landmark_partial, the_rest_completes_the_chosen)
         }
 }
 
+static void rest_with(const struct cairn_landmark_request *r, float skip, struct part *part)
+{
+        struct answer a;
+        void *scratch = aligned_alloc(64, (cairn_landmark_rest_scratch_bytes(r) + 127) / 64 * 64);
+        part_init(part);
+        cr_assert_eq(answer_select(r, &a), CAIRN_OK);
+        cairn_landmark_rest(a.selection, 0, r->n_pieces, skip, scratch, &part->p);
+        free(scratch);
+        answer_free(&a);
+}
+
+// Runs are left out by what all of them weigh together: of even weights none is, however many there
+// are, and what is left out moves the output by no more than its share.
+Test(landmark_partial, skipping_is_bounded)
+{
+        struct rng rng = rng_start("skipping_is_bounded");
+        struct cairn_landmark_shape shape = shape_of(64, 64);
+        struct context c;
+        context_alloc(&c, &shape, 256 * 16);
+        context_fill(&c, &rng, 1);
+        for (uint32_t t = 256 * 8; t < c.n; t++) // the second half: weighs much for one query head
+                c.k[(size_t)t * 64] += 4;
+        context_encode(&c, false);
+        float queries[QUERIES * 64] = {0};
+        queries[64] = 8;
+        struct cairn_landmark_request r = request_of(&c, queries, 8);
+        struct part all, most;
+        rest_with(&r, 1e-9f, &all);
+        rest_with(&r, 0.5f, &most);
+        cr_assert_eq(memcmp(all.lse, most.lse, sizeof all.lse), 0);
+        cr_assert_eq(memcmp(all.out, most.out, 64 * sizeof(float)), 0, "of even weights");
+        double gap = 0, size = 0;
+        for (uint32_t j = 64; j < 128; j++) {
+                gap += (all.out[j] - most.out[j]) * (all.out[j] - most.out[j]);
+                size += all.out[j] * all.out[j];
+        }
+        cr_assert_gt(gap, 0, "the first half is left out");
+        cr_assert_leq(gap, 0.5 * 0.5 * size);
+        context_free(&c);
+}
+
 // Case 45: the rest of nothing, and a selection of one token with all the mass.
 Test(landmark_partial, the_rest_of_nothing)
 {

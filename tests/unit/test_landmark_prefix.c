@@ -105,7 +105,7 @@ static void attend(const struct cairn_landmark_request *r, struct part *part)
 Test(landmark_prefix, attends_to_a_part_of_the_key)
 {
         static const uint32_t dims[][2] = {{576, 512}, {40, 13}, {64, 64}, {1, 1}, {192, 128}};
-        static const double bounds[] = {1e-5, 0.01, 0.08}; // raw, q8, q4
+        static const double bounds[] = {3e-5, 0.03, 0.2}; // raw, q8, q4
         struct rng rng = rng_start("attends_to_a_part_of_the_key");
         for (uint32_t round = 0; round < 15; round++) {
                 uint32_t k_dim = dims[round / 3][0], prefix = dims[round / 3][1];
@@ -183,7 +183,7 @@ Test(landmark_prefix, the_rest_completes_the_chosen)
                         exact_attention(&c, &r, q, exact[q], &lse);
                         error[round] += distance(o.whole.out + q * 512, exact[q], 512) / QUERIES;
                         alone[round] += distance(o.chosen.out + q * 512, exact[q], 512) / QUERIES;
-                        cr_assert_float_eq(o.whole.lse[q], lse, 0.1);
+                        cr_assert_float_eq(o.whole.lse[q], lse, 0.5); // by 2-bit scores
                 }
                 shape.v_prefix = 0;
                 shape.v_dim = 512;
