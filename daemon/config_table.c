@@ -140,7 +140,7 @@ const struct cairn_config_key cairn_config_keys[] = {
     {"view_bytes", CAIRN_CONFIG_BYTES, 0, AT(view_bytes), "0", 0, 1024 * TIB, NULL,
      "Bound of the blocks that leases pin in RAM for views, all together; 0: half of ram_bytes.",
      LIVE},
-    {"ram_check", CAIRN_CONFIG_COUNT, 0, AT(ram_check), "32", 0, 1000 * 1000, NULL,
+    {"ram_check", CAIRN_CONFIG_COUNT, 0, AT(ram_check), "64", 0, 1000 * 1000, NULL,
      "Of so many blocks that RAM gives, one, chosen at random, has its checksums taken again; 1: "
      "each, 0: none. A bad copy is read from NVMe again.",
      LIVE},

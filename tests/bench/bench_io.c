@@ -79,22 +79,29 @@ static int get_round(struct cairn_bench_io *io, uint64_t flight, struct cairn_be
         return CAIRN_OK;
 }
 
-// The same by views, one batch after the other.
+// The same by views: the chain is leased, read batch by batch, and released.
 static int view_round(struct cairn_bench_io *io, struct cairn_bench_tally *tally)
 {
-        for (uint64_t first = 0; first < io->count; first += io->batch) {
-                double begin_s = cairn_bench_now_s(), one_s;
-                int status = cairn_bench_io_view_batch(io, first);
+        double begin_s = cairn_bench_now_s();
+        struct cairn_lease lease;
+        size_t found = 0;
+        int status = cairn_lookup(io->daemon.client, NULL, io->space, io->keys, io->count,
+                                  60 * 1000, &found, &lease);
 
-                if (status != CAIRN_OK)
-                        return status;
-                one_s = cairn_bench_now_s() - begin_s;
-                tally->ours_s += one_s;
+        if (status == CAIRN_OK && found < io->count)
+                status = CAIRN_ENOENT;
+        for (uint64_t first = 0; first < io->count && status == CAIRN_OK; first += io->batch) {
+                double batch_s = cairn_bench_now_s();
+
+                status = cairn_bench_io_view_batch(io, first, lease);
                 if (tally->samples < CAIRN_BENCH_SAMPLES_MAX)
-                        io->samples[tally->samples++] = one_s;
+                        io->samples[tally->samples++] = cairn_bench_now_s() - batch_s;
         }
+        if (status == CAIRN_OK)
+                status = cairn_release(io->daemon.client, NULL, &lease);
+        tally->ours_s += cairn_bench_now_s() - begin_s;
         tally->bytes += (double)(io->count * io->block_bytes);
-        return CAIRN_OK;
+        return status;
 }
 
 static int measure_get(struct cairn_bench_io *io, uint64_t flight, bool turns,
@@ -132,9 +139,8 @@ static int check_get(struct cairn_bench_io *io)
                 fprintf(stderr, "cairn-bench: get returned other bytes than were put\n");
                 return CAIRN_ECORRUPT;
         }
-        for (uint64_t first = 0; first < io->count && status == CAIRN_OK && io->view;
-             first += io->batch)
-                status = cairn_bench_io_view_batch(io, first);
+        if (status == CAIRN_OK && io->view)
+                status = view_round(io, &(struct cairn_bench_tally){0});
         if (status == CAIRN_OK && io->view && io->sum != sum) {
                 fprintf(stderr, "cairn-bench: views show other bytes than were put\n");
                 return CAIRN_ECORRUPT;

@@ -158,27 +158,21 @@ uint64_t cairn_bench_io_read(const void *bytes, uint64_t size)
         return sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
 }
 
-int cairn_bench_io_view_batch(struct cairn_bench_io *io, uint64_t first)
+int cairn_bench_io_view_batch(struct cairn_bench_io *io, uint64_t first, struct cairn_lease lease)
 {
-        uint64_t count = cairn_bench_io_batch_count(io, first);
-        struct cairn_client *client = io->daemon.client;
-        struct cairn_get_args args = {.space = io->space, .keys = io->keys + first, .count = count};
-        size_t found = 0;
-        int status =
-            cairn_lookup(client, NULL, io->space, args.keys, count, 60 * 1000, &found, &args.lease);
+        struct cairn_get_args args = {.space = io->space,
+                                      .keys = io->keys + first,
+                                      .count = cairn_bench_io_batch_count(io, first),
+                                      .lease = lease};
+        int status = cairn_get_views(io->daemon.client, NULL, &args, io->views, NULL);
 
-        if (status == CAIRN_OK)
-                status = found < count ? CAIRN_ENOENT
-                                       : cairn_get_views(client, NULL, &args, io->views, NULL);
-        if (status != CAIRN_OK)
-                return status;
-        for (uint64_t i = 0; i < count; i++) {
+        for (uint64_t i = 0; status == CAIRN_OK && i < args.count; i++)
                 io->sum += cairn_bench_io_read(io->views[i].bytes, io->views[i].size_bytes);
-                if (!cairn_view_valid(&io->views[i]))
-                        status = CAIRN_ESTALE;
+        for (uint64_t i = 0; status == CAIRN_OK && i < args.count; i++)
+                status = cairn_view_valid(&io->views[i]) ? CAIRN_OK : CAIRN_ESTALE;
+        for (uint64_t i = 0; i < args.count; i++)
                 cairn_view_release(&io->views[i]);
-        }
-        return status == CAIRN_OK ? cairn_release(client, NULL, &args.lease) : status;
+        return status;
 }
 
 static double read_batch_s(struct cairn_bench_io *io, uint64_t first)

@@ -60,8 +60,8 @@ int cairn_bench_io_put_batch(struct cairn_bench_io *io, uint64_t first, uint32_t
 int cairn_bench_io_put_all(struct cairn_bench_io *io, uint32_t ack);
 // The baseline's part of a round.
 int cairn_bench_io_baseline(struct cairn_bench_io *io, struct cairn_bench_tally *tally);
-// One batch by views: leased, read whole, found to be valid, released.
-int cairn_bench_io_view_batch(struct cairn_bench_io *io, uint64_t first);
+// One batch of leased blocks by views: read whole, found to be valid.
+int cairn_bench_io_view_batch(struct cairn_bench_io *io, uint64_t first, struct cairn_lease lease);
 // Reads memory as fast as one thread can; the sum of its u64s.
 uint64_t cairn_bench_io_read(const void *bytes, uint64_t size);
 void cairn_bench_io_report(struct cairn_bench_io *io, const struct cairn_bench_tally *tally,
