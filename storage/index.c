@@ -26,7 +26,7 @@ enum {
         LOOSE_ENOUGH = 4096, // to be committed at once
         LOOSE_FIRST = 256,
         LOOSE_SECONDS = 1,
-        LOOSE_INLINE = 256, // without a thread: they wait for others, or for so many
+        LOOSE_TOGETHER = 512, // ride along with other changes: each transaction costs pages
 };
 
 // Records of the audit that go with no change.
@@ -52,6 +52,7 @@ struct cairn_catalog {
         struct loose taken;          // the index thread's
         uint64_t loose_lost;         // under the lock
         struct timespec loose_until; // under the lock: when they are committed at the latest
+        bool loose_wanted;           // under the lock: somebody waits for them
         bool urgent;                 // under the lock: no company is expected
         bool stopping;               // under the lock
 };
@@ -97,6 +98,22 @@ static void run_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *fi
                 atomic_fetch_add(&catalog->commits, 1);
         if (recorded)
                 catalog->taken.count = 0;
+}
+
+static bool is_past(const struct timespec *until)
+{
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec > until->tv_sec ||
+               (now.tv_sec == until->tv_sec && now.tv_nsec >= until->tv_nsec);
+}
+
+// Under the lock. Whether the next transaction takes them along.
+static bool loose_due(const struct cairn_catalog *catalog)
+{
+        return catalog->loose_wanted || catalog->stopping || catalog->taken.count > 0 ||
+               catalog->loose.count >= LOOSE_TOGETHER ||
+               (catalog->loose.count > 0 && is_past(&catalog->loose_until));
 }
 
 // Under the lock. Those of a transaction that failed go first, with the next.
@@ -169,8 +186,11 @@ static void set_loose_until(struct cairn_catalog *catalog)
 static void run(struct cairn_catalog *catalog)
 {
         struct cairn_catalog_op *batch = take_batch(catalog);
-        take_loose(catalog);
-        set_loose_until(catalog); // again, if this one fails
+        if (loose_due(catalog)) {
+                take_loose(catalog);
+                set_loose_until(catalog); // again, if this one fails
+                catalog->loose_wanted = false;
+        }
         pthread_mutex_unlock(&catalog->lock);
         run_batch(catalog, batch);
         pthread_mutex_lock(&catalog->lock);
@@ -204,6 +224,7 @@ void cairn_catalog_submit(struct cairn_catalog *catalog, struct cairn_catalog_op
         assert(!catalog->stopping);
         queue_push(&catalog->pending, op);
         catalog->urgent = catalog->urgent || !more;
+        catalog->loose_wanted = catalog->loose_wanted || op->kind == CAIRN_CATALOG_NOTHING;
         pthread_cond_signal(&catalog->wake);
         pthread_mutex_unlock(&catalog->lock);
         if (!catalog->options.no_thread)
@@ -240,6 +261,8 @@ void cairn_catalog_audit(struct cairn_catalog *catalog, const struct cairn_audit
                 catalog->loose_lost++;
         if (loose->count == 1)
                 set_loose_until(catalog);
+        if (record->action == CAIRN_AUDIT_BEGIN)
+                catalog->loose_wanted = true; // before what follows
         if (loose->count == 1 || loose->count == LOOSE_ENOUGH)
                 pthread_cond_signal(&catalog->wake);
         pthread_mutex_unlock(&catalog->lock);
@@ -283,7 +306,7 @@ void cairn_catalog_reap(struct cairn_catalog *catalog)
         uint64_t count;
         (void)!read(catalog->event_fd, &count, sizeof(count)); // empty is fine: nothing has ended
         if (catalog->options.no_thread &&
-            (catalog->pending.first || catalog->loose.count >= LOOSE_INLINE)) {
+            (catalog->pending.first || catalog->loose.count >= LOOSE_TOGETHER)) {
                 pthread_mutex_lock(&catalog->lock);
                 run(catalog);
                 pthread_mutex_unlock(&catalog->lock);
