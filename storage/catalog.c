@@ -357,7 +357,9 @@ static int move_aside(const struct cairn_catalog_file *file)
                 file->options.on_warning(
                     file->options.on_warning_arg,
                     "the catalog is damaged: it was moved aside to catalog.mdb.bad and is made "
-                    "anew from the slab files; check the disk");
+                    "anew from the slab files; check the disk, and set quotas and legal holds "
+                    "again: "
+                    "those that were set at run time went with it");
         return 0;
 }
 
