@@ -337,6 +337,8 @@ void cairn_block_forget(struct cairn_store *store, struct cairn_block *block, st
 {
         if (!op)
                 op = cairn_op_reserved(store);
+        if (record && record->action == CAIRN_AUDIT_EVICT)
+                cairn_block_owner(store, block)->evicted[record->reason]++;
         cairn_block_unpublish(store, block);
         if (record)
                 CAIRN_PROBE4(remove, cairn_block_space(store, block)->id, block->tenant,

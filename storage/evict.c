@@ -176,7 +176,6 @@ static void let_go(struct cairn_store *store, const struct choice *choice, bool 
                 cairn_block_refresh(store, block);
         } else {
                 record.bytes = choice->resident->space->layout.slot_bytes;
-                choice->tenant->evicted[reason]++;
                 cairn_block_forget(store, block, NULL, &record);
         }
 }

@@ -122,9 +122,15 @@ void cairn_evict_pools_finish(struct cairn_space_state *space)
 // After any change of the block: into its pool or out of it, and whether it may go.
 void cairn_evict_place_nvme(struct cairn_store *store, struct cairn_block *block)
 {
-        struct cairn_eviction_node *node = cairn_evict_node(store, block);
         bool in =
             cairn_block_is(block, CAIRN_BLOCK_VISIBLE) && cairn_block_is(block, CAIRN_BLOCK_STORED);
+        bool may_go = in && block->holds == 0 && block->refs == 0 && block->children == 0 &&
+                      !cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_LEGAL);
+        if (may_go && cairn_block_is(block, CAIRN_BLOCK_MAY_GO))
+                return; // as it was: nothing beside the block is touched
+        block->flags = (uint16_t)(may_go ? block->flags | CAIRN_BLOCK_MAY_GO
+                                         : block->flags & ~CAIRN_BLOCK_MAY_GO);
+        struct cairn_eviction_node *node = cairn_evict_node(store, block);
         if (!in) {
                 if (node->home)
                         cairn_eviction_remove(node, CAIRN_EVICTION_REMOVED);
@@ -138,8 +144,6 @@ void cairn_evict_place_nvme(struct cairn_store *store, struct cairn_block *block
                 cairn_evict_node_init(store, block, node->recompute_us);
                 cairn_eviction_insert(&pool->eviction, node, NULL);
         }
-        bool may_go = block->holds == 0 && block->refs == 0 && block->children == 0 &&
-                      !cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_LEGAL);
         cairn_eviction_set_held(node, !may_go);
 }
 
@@ -197,9 +201,10 @@ static bool evict(struct cairn_store *store, struct cairn_block *block,
         cairn_eviction_explain(node, &numbers);
         cairn_audit_describe(store, block, CAIRN_AUDIT_EVICT, reason, &record);
         cairn_audit_decided(store, &record, NULL, &numbers);
+        assert(block->children == 0 && block->holds == 0);
         cairn_eviction_remove(node, CAIRN_EVICTION_EVICTED);
+        block->flags &= (uint16_t)~CAIRN_BLOCK_MAY_GO;
         store->stats.evicted_nvme++;
-        cairn_block_owner(store, block)->evicted[reason]++;
         cairn_block_forget(store, block, op, &record);
         return true;
 }

@@ -22,7 +22,6 @@ void cairn_expire(struct cairn_store *store, struct cairn_block *block)
         struct cairn_audit_record record;
         cairn_audit_describe(store, block, CAIRN_AUDIT_EVICT, CAIRN_AUDIT_EXPIRED, &record);
         store->stats.expired++;
-        cairn_block_owner(store, block)->evicted[CAIRN_AUDIT_EXPIRED]++;
         cairn_block_forget(store, block, NULL, &record);
 }
 

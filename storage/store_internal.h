@@ -61,6 +61,7 @@ enum cairn_block_flag {
         CAIRN_BLOCK_LEGAL = 1 << 11,      // under a legal hold: is not evicted, does not expire
         CAIRN_BLOCK_PURGE = 1 << 12,      // its bytes are overwritten before it ends
         CAIRN_BLOCK_UNADMITTED = 1 << 14, // RAM_ONLY, since it was not used often enough
+        CAIRN_BLOCK_MAY_GO = 1 << 15,     // its pool's policy may choose it: spares looking there
 };
 
 // An entry. One million of them are to fit in 160 MB with the table's index. Look-ups and holds
