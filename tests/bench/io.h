@@ -8,7 +8,8 @@
 
 enum {
         CAIRN_BENCH_SAMPLES_MAX = 200000,
-        CAIRN_BENCH_BLOCKS_MAX = 1 << 20
+        CAIRN_BENCH_BLOCKS_MAX = 1 << 20,
+        CAIRN_BENCH_THREADS_MAX = 64
 };
 
 struct cairn_bench_redis;
@@ -28,6 +29,7 @@ struct cairn_bench_io {
         uint64_t count;
         uint64_t batch;
         double seconds;
+        uint64_t threads;         // that copy in the baseline: as many as the daemon has scorers
         bool checksum;            // the baseline's copies are checksummed too
         bool view;                // blocks are read in place, and the baseline reads its copy
         struct cairn_view *views; // of a batch
