@@ -208,21 +208,19 @@ static void fill_pieces(struct cairn_retrieve_task *task)
         }
 }
 
-// What the policy needs depends on the pieces: they are filled once to ask, and again if the memory
-// then had to grow.
+// What the policy needs depends on the pieces: they are filled once to ask, and again once the
+// memory has grown.
 static int prepare(struct cairn_retrieve_task *task)
 {
         const struct cairn_retrieve *r = task->retrieve;
         uint32_t n_pieces = cairn_context_pieces(view_of(task));
         size_t selection_bytes = 0;
         size_t rest_bytes = 0;
-        const void *before;
 
         task->chunk_pieces = CHUNK_TOKENS / r->entry->space.block_tokens;
         task->chunks = n_pieces > 0 ? (n_pieces - 1) / task->chunk_pieces + 1 : 1;
         if (!set_bench(task, n_pieces, 0, 0))
                 return CAIRN_ENOMEM;
-        before = task->bench.pieces;
         fill_pieces(task);
         if (r->shape.attend)
                 task->policy_bytes = cairn_landmark_attend_scratch_bytes(&task->request);
@@ -236,8 +234,7 @@ static int prepare(struct cairn_retrieve_task *task)
                 return CAIRN_EINVAL;
         if (!set_bench(task, n_pieces, task->policy_bytes, selection_bytes))
                 return CAIRN_ENOMEM;
-        if (task->bench.pieces != before)
-                fill_pieces(task);
+        fill_pieces(task); // grown memory may lie where it did, without what was in it
         return CAIRN_OK;
 }
 
