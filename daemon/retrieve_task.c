@@ -173,6 +173,7 @@ static struct cairn_landmark_request request_of(const struct cairn_retrieve *r)
             .chunk_tokens = message->chunk_tokens,
             .excluded = r->excluded,
             .n_excluded = r->excluded_count,
+            .without_rest = !r->shape.rest,
         };
 }
 

@@ -69,6 +69,7 @@ static void select_all(struct cairn_bench_pass *pass, bool rest)
         for (uint32_t c = pass->first; c < pass->end; c++) {
                 struct cairn_landmark_request r = cairn_bench_keys_request(s, c);
                 struct cairn_landmark_selection *selection;
+                r.without_rest = !rest;
                 if (cairn_landmark_select_begin(&r, selection_at, select_bytes, &selection) !=
                     CAIRN_OK)
                         abort();
