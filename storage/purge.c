@@ -13,10 +13,6 @@
 #include "proto/bytes.h"
 #include "storage/note.h"
 
-enum {
-        ZERO_BYTES = 1 << 20, // written at once, twice over
-};
-
 static struct cairn_purges *purges_of(struct cairn_store *store)
 {
         struct cairn_purges *purges = store->purges;
@@ -27,7 +23,7 @@ static struct cairn_purges *purges_of(struct cairn_store *store)
                 return NULL;
         purges->last = &purges->first;
         purges->store = store;
-        purges->zeros = aligned_alloc(CAIRN_DEVICE_ALIGN_BYTES, ZERO_BYTES);
+        purges->zeros = aligned_alloc(CAIRN_DEVICE_ALIGN_BYTES, CAIRN_PURGE_ZERO_BYTES);
         purges->headers =
             aligned_alloc(CAIRN_DEVICE_ALIGN_BYTES, CAIRN_PURGE_LANES * CAIRN_DEVICE_ALIGN_BYTES);
         if (!purges->zeros || !purges->headers) {
@@ -36,7 +32,7 @@ static struct cairn_purges *purges_of(struct cairn_store *store)
                 free(purges);
                 return NULL;
         }
-        memset(purges->zeros, 0, ZERO_BYTES);
+        memset(purges->zeros, 0, CAIRN_PURGE_ZERO_BYTES);
         store->purges = purges;
         return purges;
 }
@@ -59,252 +55,6 @@ void cairn_purges_finish(struct cairn_store *store)
         store->purges = NULL;
 }
 
-// ---- notes: key 'P', space (u32), key; value: the store's generation (u64), so that a block put
-// later is another one ----
-
-static void note_of(const struct cairn_store *store, uint32_t space, const struct cairn_key *key,
-                    bool keep, struct cairn_note *ret_note)
-{
-        *ret_note = (struct cairn_note){.key_bytes = 5 + CAIRN_KEY_BYTES,
-                                        .value_bytes = keep ? sizeof(uint64_t) : 0};
-        ret_note->key[0] = CAIRN_NOTE_PURGE;
-        cairn_put_u32(ret_note->key + 1, space);
-        memcpy(ret_note->key + 5, key->bytes, CAIRN_KEY_BYTES);
-        cairn_put_u64(ret_note->value, store->generation);
-}
-
-// ---- victims ----
-
-static void victim_free(struct cairn_purges *purges, struct cairn_victim *victim)
-{
-        struct cairn_victim **link = &purges->victims;
-        while (*link != victim)
-                link = &(*link)->next;
-        *link = victim->next;
-        free(victim);
-}
-
-static struct cairn_victim *victim_in(const struct cairn_purges *purges,
-                                      enum cairn_victim_state state)
-{
-        struct cairn_victim *victim = purges->victims;
-        while (victim && (victim->state != state || victim->forgetting))
-                victim = victim->next;
-        return victim;
-}
-
-static bool victim_of_key(const struct cairn_purges *purges, uint32_t space,
-                          const struct cairn_key *key)
-{
-        const struct cairn_victim *victim = purges->victims;
-        while (victim && (victim->space != space || !cairn_key_equal(&victim->key, key)))
-                victim = victim->next;
-        return victim != NULL;
-}
-
-bool cairn_purge_catch(struct cairn_store *store, struct cairn_block *block)
-{
-        struct cairn_victim *victim = store->purges ? store->purges->victims : NULL;
-        while (victim && victim->block != block)
-                victim = victim->next;
-        block->flags &= (uint16_t)~CAIRN_BLOCK_PURGE;
-        if (victim && store->closing)
-                victim->block = NULL;
-        if (!victim || store->closing)
-                return false; // the next start finds the note
-        victim->state = CAIRN_VICTIM_READY;
-        block->refs++;
-        for (uint32_t i = 0; block->resident && i < CAIRN_PART_COUNT; i++) {
-                if (block->resident->parts[i].state == CAIRN_PART_READY)
-                        block->resident->parts[i].pins++; // nobody's: not counted
-        }
-        cairn_store_wake(store);
-        return true;
-}
-
-static void on_note_gone(void *arg, int status)
-{
-        (void)arg;
-        (void)status; // what is left names an older generation than any block to come
-}
-
-// Its bytes are gone from everywhere: the entry ends.
-static void victim_end(struct cairn_purges *purges, struct cairn_victim *victim)
-{
-        struct cairn_store *store = purges->store;
-        struct cairn_block *block = victim->block;
-        bool late = victim->late;
-        uint32_t space = victim->space;
-        struct cairn_key key = victim->key;
-        if (!block && victim->slab != CAIRN_NO_SLAB)
-                cairn_slab_give(store, victim->slab, victim->slot, false);
-        victim_free(purges, victim);
-        if (block) {
-                for (uint32_t i = 0; block->resident && i < CAIRN_PART_COUNT; i++) {
-                        if (block->resident->parts[i].state == CAIRN_PART_READY)
-                                block->resident->parts[i].pins--;
-                }
-                block->refs--;
-                cairn_block_refresh(store, block);
-        }
-        if (late && !victim_of_key(purges, space, &key)) {
-                struct cairn_note note;
-                note_of(store, space, &key, false, &note);
-                cairn_store_note_set(store, &note, on_note_gone, NULL);
-        }
-}
-
-// ---- zeroing one victim: RAM by the executor, the slot by the device ----
-
-static void victim_failed(struct cairn_purges *purges, struct cairn_victim *victim, int status)
-{
-        cairn_writer_error(purges->store, status);
-        if (victim->index < CAIRN_PURGE_NO_INDEX && purges->first)
-                purges->first->statuses[victim->index] = status;
-        victim->late = false; // its note stays: the next start tries again
-        victim_end(purges, victim);
-}
-
-static void write_zeros(struct cairn_purges *purges);
-
-static void on_zeros_written(struct cairn_device_request *request, int status)
-{
-        struct cairn_purges *purges = CAIRN_CONTAINER(request, struct cairn_purges, request);
-        cairn_io_done(purges->store);
-        purges->busy = false;
-        if (status != CAIRN_OK)
-                victim_failed(purges, purges->working, status);
-        else if (purges->left_bytes > 0)
-                write_zeros(purges);
-        else
-                purges->working->state = CAIRN_VICTIM_WRITTEN;
-        cairn_store_wake(purges->store);
-}
-
-static void write_zeros(struct cairn_purges *purges)
-{
-        struct cairn_store *store = purges->store;
-        const struct cairn_victim *victim = purges->working;
-        purges->request = (struct cairn_device_request){
-            .kind = CAIRN_DEVICE_WRITE,
-            .file = store->slabs[victim->slab]->file,
-            .offset = cairn_slab_offset(store, victim->slab, victim->slot) + purges->at_bytes,
-            .on_done = on_zeros_written,
-        };
-        while (purges->left_bytes > 0 && purges->request.iov_count < CAIRN_DEVICE_IOV_MAX) {
-                uint64_t bytes =
-                    purges->left_bytes < ZERO_BYTES ? purges->left_bytes : (uint64_t)ZERO_BYTES;
-                purges->request.iov[purges->request.iov_count++] =
-                    (struct iovec){purges->zeros, bytes};
-                purges->at_bytes += bytes;
-                purges->left_bytes -= bytes;
-        }
-        purges->busy = true;
-        store->stats.nvme_writes++;
-        cairn_io_submit(store, &purges->request);
-}
-
-static void start_slot(struct cairn_purges *purges)
-{
-        struct cairn_store *store = purges->store;
-        struct cairn_victim *victim = purges->working;
-        if (victim->block) {
-                victim->slab = victim->block->slab;
-                victim->slot = victim->block->slot;
-        }
-        if (victim->slab == CAIRN_NO_SLAB) {
-                victim->state = CAIRN_VICTIM_WRITTEN; // nothing to sync either
-                cairn_store_wake(store);
-                return;
-        }
-        purges->at_bytes = 0;
-        purges->left_bytes = store->spaces[store->slabs[victim->slab]->space]->layout.slot_bytes;
-        write_zeros(purges);
-}
-
-static void run_zero_ram(struct cairn_work *work)
-{
-        struct cairn_purges *purges = CAIRN_CONTAINER(work, struct cairn_purges, work);
-        struct cairn_resident *resident = purges->working->block->resident;
-        for (uint32_t i = 0; i < CAIRN_PART_COUNT; i++) {
-                if (resident->parts[i].state == CAIRN_PART_READY)
-                        explicit_bzero(resident->parts[i].slot.bytes,
-                                       resident->space->layout.part_bytes[i]);
-        }
-}
-
-static void on_ram_zeroed(struct cairn_work *work)
-{
-        struct cairn_purges *purges = CAIRN_CONTAINER(work, struct cairn_purges, work);
-        purges->busy = purges->executing = false;
-        start_slot(purges);
-}
-
-static void start_victim(struct cairn_purges *purges, struct cairn_victim *victim)
-{
-        purges->working = victim;
-        victim->state = CAIRN_VICTIM_WORKING;
-        if (!victim->block || !victim->block->resident) {
-                start_slot(purges);
-                return;
-        }
-        purges->busy = purges->executing = true;
-        purges->work = (struct cairn_work){.run = run_zero_ram, .on_done = on_ram_zeroed};
-        purges->store->options.executor->submit(purges->store->options.executor, &purges->work);
-}
-
-// ---- data sync of all that was written, a file at a time ----
-
-static void on_zeros_synced(struct cairn_device_request *request, int status)
-{
-        struct cairn_purges *purges = CAIRN_CONTAINER(request, struct cairn_purges, request);
-        struct cairn_store *store = purges->store;
-        uint32_t slab = purges->syncing;
-        cairn_io_done(store);
-        purges->busy = false;
-        struct cairn_victim *victim = purges->victims;
-        while (victim) {
-                struct cairn_victim *next = victim->next;
-                if (victim->state == CAIRN_VICTIM_WRITTEN && victim->slab == slab) {
-                        if (status == CAIRN_OK)
-                                victim_end(purges, victim);
-                        else
-                                victim_failed(purges, victim, status);
-                }
-                victim = next;
-        }
-        cairn_store_wake(store);
-}
-
-static void start_sync(struct cairn_purges *purges, const struct cairn_victim *victim)
-{
-        purges->syncing = victim->slab;
-        purges->busy = true;
-        purges->request =
-            (struct cairn_device_request){.kind = CAIRN_DEVICE_SYNC,
-                                          .file = purges->store->slabs[victim->slab]->file,
-                                          .on_done = on_zeros_synced};
-        cairn_io_submit(purges->store, &purges->request);
-}
-
-// True: something was begun.
-static bool zero_step(struct cairn_purges *purges)
-{
-        struct cairn_victim *victim = victim_in(purges, CAIRN_VICTIM_READY);
-        if (victim) {
-                start_victim(purges, victim);
-                return true;
-        }
-        while ((victim = victim_in(purges, CAIRN_VICTIM_WRITTEN))) {
-                if (victim->slab != CAIRN_NO_SLAB) {
-                        start_sync(purges, victim);
-                        return true;
-                }
-                victim_end(purges, victim);
-        }
-        return false;
-}
-
 // ---- the steps of a request ----
 
 static void on_noted(void *arg, int status)
@@ -318,13 +68,22 @@ static void on_noted(void *arg, int status)
         cairn_store_wake(purges->store);
 }
 
+// A note that stays names an older generation than any block to come: it does no harm.
+static void on_unnoted(void *arg, int status)
+{
+        struct cairn_purges *purges = arg;
+        (void)status; // as above
+        purges->first->waiting--;
+        cairn_store_wake(purges->store);
+}
+
 static void note_set(struct cairn_purges *purges, size_t index, bool keep)
 {
         struct cairn_purge *purge = purges->first;
         struct cairn_note note;
-        note_of(purges->store, purge->space, &purge->keys[index], keep, &note);
+        cairn_purge_note_of(purges->store, purge->space, &purge->keys[index], keep, &note);
         purge->waiting++;
-        cairn_store_note_set(purges->store, &note, on_noted, purges);
+        cairn_store_note_set(purges->store, &note, keep ? on_noted : on_unnoted, purges);
 }
 
 static void note_all(struct cairn_purges *purges)
@@ -346,7 +105,7 @@ static void unnote_all(struct cairn_purges *purges)
                 int status = purge->statuses[i];
                 bool held = status == CAIRN_EHELD && purge == &purges->resume;
                 if ((status == CAIRN_OK || status == CAIRN_ENOENT || held) &&
-                    !victim_of_key(purges, purge->space, &purge->keys[i]))
+                    !cairn_victim_of_key(purges, purge->space, &purge->keys[i]))
                         note_set(purges, i, false);
         }
 }
@@ -362,7 +121,7 @@ static void on_forgot(void *arg, int status)
         purges->first->statuses[victim->index] = back ? status : CAIRN_OK;
         if (back) {
                 victim->block->flags &= (uint16_t)~CAIRN_BLOCK_PURGE;
-                victim_free(purges, victim);
+                cairn_victim_free(purges, victim);
         }
         cairn_store_wake(purges->store);
 }
@@ -489,7 +248,7 @@ void cairn_purge_pump(struct cairn_store *store)
         if (!purges || store->closing)
                 return;
         while (!purges->busy && purges->lanes_busy == 0) {
-                if (zero_step(purges))
+                if (cairn_purge_zero_step(purges))
                         continue;
                 if (!purges->first || purges->first->waiting > 0)
                         return;

@@ -4,12 +4,14 @@
 #define CAIRN_PURGE_INTERNAL_H
 
 #include "storage/legal.h"
+#include "storage/note.h"
 #include "storage/purge.h"
 #include "storage/store_internal.h"
 
 enum {
         CAIRN_PURGE_LANES = 16, // reads of headers at once
         CAIRN_PURGE_NO_INDEX = UINT32_MAX,
+        CAIRN_PURGE_ZERO_BYTES = 1 << 20, // written at once, twice over
 };
 
 enum cairn_victim_state {
@@ -88,6 +90,15 @@ struct cairn_purges {
         size_t resumed_count; // notes before the last round
 };
 
+// purge_zero.c
+void cairn_purge_note_of(const struct cairn_store *store, uint32_t space,
+                         const struct cairn_key *key, bool keep, struct cairn_note *ret_note);
+void cairn_victim_free(struct cairn_purges *purges, struct cairn_victim *victim);
+bool cairn_victim_of_key(const struct cairn_purges *purges, uint32_t space,
+                         const struct cairn_key *key);
+bool cairn_purge_zero_step(struct cairn_purges *purges); // true: something was begun
+
+// purge_scan.c
 void cairn_purge_scan_begin(struct cairn_purges *purges);
 bool cairn_purge_scan_step(struct cairn_purges *purges);  // false: all is looked at
 bool cairn_purge_scrub_step(struct cairn_purges *purges); // the same
