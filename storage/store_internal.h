@@ -101,6 +101,7 @@ struct cairn_table {
         uint32_t index_count;
         uint32_t id_bits;
         uint64_t seed;
+        uint64_t secrets[4]; // made of the seed
 };
 
 // A search for many keys in order. The table must not change until it ends.

@@ -78,13 +78,14 @@ static uint64_t mix(uint64_t a, uint64_t b)
         return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+// Secrets go into every factor: a worker that knew one could make it zero, and all its keys alike.
 static uint64_t hash_of(const struct cairn_table *table, uint16_t space,
                         const struct cairn_key *key)
 {
-        uint64_t seed = table->seed ^ space;
-        uint64_t left = mix(word_of(key, 0) ^ 0x9e3779b97f4a7c15ull, word_of(key, 1) ^ seed);
-        uint64_t right = mix(word_of(key, 2) ^ 0xd1b54a32d192ed03ull, word_of(key, 3) ^ ~seed);
-        return mix(left ^ 0x8cb92ba72f3d8dd7ull, right ^ seed);
+        const uint64_t *secrets = table->secrets;
+        uint64_t left = mix(word_of(key, 0) ^ secrets[0], word_of(key, 1) ^ secrets[1]);
+        uint64_t right = mix(word_of(key, 2) ^ secrets[2], word_of(key, 3) ^ secrets[3]);
+        return mix(left ^ secrets[2] ^ space, right ^ secrets[1]);
 }
 
 static bool same_key(const struct cairn_block *block, uint16_t space, const struct cairn_key *key)
@@ -129,6 +130,15 @@ static void widen_ids(struct cairn_table *table)
 
 // ---- life ----
 
+// The numbers that a seed stands for (splitmix64).
+static uint64_t secret_of(uint64_t seed, uint64_t index)
+{
+        uint64_t secret = seed + index * 0x9e3779b97f4a7c15ull;
+        secret = (secret ^ (secret >> 30)) * 0xbf58476d1ce4e5b9ull;
+        secret = (secret ^ (secret >> 27)) * 0x94d049bb133111ebull;
+        return secret ^ (secret >> 31);
+}
+
 int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_t seed)
 {
         uint64_t size = INDEX_MIN;
@@ -136,6 +146,8 @@ int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_
                 size *= 2;
         *table = (struct cairn_table){
             .seed = seed, .index_mask = (uint32_t)size - 1, .id_bits = ID_BITS_MIN};
+        for (int i = 0; i < 4; i++)
+                table->secrets[i] = secret_of(seed, (uint64_t)i + 1);
         // The first chunks of a small table are allocated singly.
         if (expected_count < (uint64_t)GROUP_CHUNKS * CHUNK_BLOCKS)
                 table->groups_from = GROUP_CHUNKS;

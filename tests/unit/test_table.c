@@ -118,6 +118,37 @@ Test(table, searches_a_table_that_was_made_for_many)
         fill_and_search(200000);
 }
 
+// Workers choose keys: no family of them that can be named in advance may share a place.
+Test(table, keys_that_are_alike_do_not_crowd_together)
+{
+        enum {
+                KEYS = 4000,
+                RUN_MAX = 200
+        };
+        static const uint64_t likely[] = {0, 1, UINT64_MAX, 0x9e3779b97f4a7c15ull,
+                                          0xd1b54a32d192ed03ull};
+        uint64_t state = seed();
+        for (uint32_t family = 0; family < 25; family++) {
+                struct cairn_table table;
+                uint64_t words[4] = {likely[family % 5], 0, likely[family / 5], 0};
+                cr_assert_eq(cairn_table_init(&table, 2 * KEYS, next(&state)), CAIRN_OK);
+                for (uint32_t i = 0; i < KEYS; i++) {
+                        struct cairn_block *block = cairn_table_entry(&table, false);
+                        words[1] = i % 64;
+                        words[3] = i / 64;
+                        memcpy(block->key.bytes, words, sizeof(words));
+                        cairn_table_insert(&table, block);
+                }
+                uint32_t run = 0, longest = 0;
+                for (uint32_t i = 0; i <= table.index_mask; i++) {
+                        run = table.index[i] ? run + 1 : 0;
+                        longest = run > longest ? run : longest;
+                }
+                cr_assert_lt(longest, RUN_MAX, "family %u", family);
+                cairn_table_finish(&table);
+        }
+}
+
 Test(table, ghost_hands_its_children_over)
 {
         struct cairn_table table;
