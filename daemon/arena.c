@@ -67,6 +67,7 @@ int cairn_arena_map(int descriptor, uint64_t size_bytes, struct cairn_arena **re
                               "arena: mapping %llu bytes failed: %s; register a smaller one",
                               (unsigned long long)size_bytes, strerror(errno));
         }
+        (void)madvise(base, size_bytes, MADV_DONTDUMP); // refused: a dump shows the worker's data
         arena = malloc(sizeof(*arena));
         if (!arena) {
                 (void)munmap(base, size_bytes);

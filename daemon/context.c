@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/secret.h"
 #include "daemon/server.h"
 #include "proto/status.h"
 
@@ -183,8 +184,8 @@ static int add_tail_block(struct cairn_context *context)
         if (!block)
                 return CAIRN_ENOMEM;
         block->uses = 1;
-        block->raw = malloc(entry->block_bytes);
-        block->code = code_bytes > 0 ? aligned_alloc(64, code_bytes) : NULL;
+        block->raw = cairn_secret_alloc(entry->block_bytes);
+        block->code = cairn_secret_alloc(code_bytes);
         if (!block->raw || (code_bytes > 0 && !block->code)) {
                 free(block->raw);
                 free(block->code);

@@ -9,6 +9,7 @@
 #include "daemon/clock.h"
 #include "daemon/connection.h"
 #include "daemon/scorer.h"
+#include "daemon/secret.h"
 #include "daemon/server.h"
 #include "proto/status.h"
 
@@ -72,7 +73,7 @@ static int start_layer(struct cairn_retain *r, struct cairn_retain_layer *layer)
 
         if (bytes > limit || server->counters.context_bytes > limit - bytes)
                 return CAIRN_ENOMEM;
-        layer->memory = aligned_alloc(64, bytes);
+        layer->memory = cairn_secret_alloc(bytes);
         if (!layer->memory)
                 return CAIRN_ENOMEM;
         layer->bytes = bytes;

@@ -11,6 +11,7 @@
 #include "daemon/clock.h"
 #include "daemon/retrieve.h"
 #include "daemon/scorer.h"
+#include "daemon/secret.h"
 #include "daemon/server.h"
 #include "proto/codec.h"
 #include "proto/status.h"
@@ -50,7 +51,7 @@ static uint8_t *room(struct cairn_retrieve_task *task, size_t bytes)
         cairn_retrieve_task_end(task);
         if (bytes > task->retrieve->request->server->config->scratch_bytes)
                 return NULL;
-        task->memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+        task->memory = cairn_secret_alloc(bytes);
         task->memory_bytes = task->memory ? bytes : 0;
         return task->memory;
 }

@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "daemon/secret.h"
 #include "proto/status.h"
 
 enum {
-        SCRATCH_ALIGN = 64,
         SCRATCH_KEEP_BYTES_MAX = 64 * 1024 * 1024
 };
 
@@ -84,7 +84,7 @@ void *cairn_scorer_scratch(size_t bytes)
                 return NULL;
         rounded = (bytes + 4095) & ~(size_t)4095;
         release_scratch();
-        scratch.bytes = aligned_alloc(SCRATCH_ALIGN, rounded);
+        scratch.bytes = cairn_secret_alloc(rounded);
         scratch.size = scratch.bytes ? rounded : 0;
         return scratch.bytes;
 }

@@ -136,6 +136,8 @@ static int segment_map(struct cairn_ram *ram, const struct class *class, struct 
                 segment_unmap(segment);
                 return CAIRN_ENOMEM;
         }
+        (void)madvise(base, segment->map_bytes,
+                      MADV_DONTDUMP); // refused: a dump shows tenants' data
         segment->base = base;
         segment->bare = segment->kept + slots;
         for (uint32_t i = 0; i < slots; i++)
