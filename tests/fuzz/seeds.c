@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "proto/audit_record.h"
+#include "proto/bytes.h"
 #include "proto/codec.h"
 #include "proto/status.h"
 #include "storage/buffer.h"
@@ -55,6 +56,13 @@ static void put_message(uint32_t kind, const void *message)
         memcpy(cut + 1, frame, frame_size);
         memcpy(cut + 1 + frame_size, frame, frame_size);
         put("frame", cairn_kind_name(kind), cut, 2 * frame_size + 1);
+        // As one of fuzz_socket: a record after the handshake.
+        cut[0] = 1;
+        cut[1] = (uint8_t)kind;
+        cairn_put_u16(cut + 2, (uint16_t)size);
+        cairn_put_u16(cut + 4, 16);
+        memcpy(cut + 6, frame + CAIRN_FRAME_HEADER_BYTES, size + 16);
+        put("socket", cairn_kind_name(kind), cut, 6 + size + 16);
         free(cut);
         free(frame);
 }
@@ -196,6 +204,64 @@ static void put_storage(void)
         put("catalog", "space", bytes, 1 + cairn_record_space_write(&space, bytes + 1));
 }
 
+// Searches of fuzz_query: the kind's place there, the message's size, the message, queries.
+static void put_query(uint8_t kind, const char *name, const void *message)
+{
+        uint8_t bytes[1024] = {kind};
+        size_t size = cairn_codec_size(message);
+        float queries[2 * 16];
+
+        for (size_t i = 0; i < 32; i++)
+                queries[i] = (float)i / 8 - 2;
+        cairn_put_u16(bytes + 1, (uint16_t)size);
+        cairn_codec_pack(message, bytes + 3);
+        memcpy(bytes + 3 + size, queries, sizeof(queries));
+        put("query", name, bytes, 3 + size + sizeof(queries));
+}
+
+static void put_queries(void)
+{
+        Cairn__RetrieveRequest retrieve = CAIRN__RETRIEVE_REQUEST__INIT;
+        Cairn__RetainRequest retain = CAIRN__RETAIN_REQUEST__INIT;
+        Cairn__PlanRequest plan = CAIRN__PLAN_REQUEST__INIT;
+        Cairn__FetchRowsRequest fetch = CAIRN__FETCH_ROWS_REQUEST__INIT;
+        Cairn__Budget budget = CAIRN__BUDGET__INIT;
+        Cairn__Region queries = CAIRN__REGION__INIT;
+        Cairn__Proxies proxies = CAIRN__PROXIES__INIT;
+        uint64_t context = 1;
+        uint64_t last[2] = {14, 16};
+        uint32_t layer = 0, counts = 2;
+        uint32_t positions[2] = {3, 9};
+
+        queries.bytes = 2 * 16 * sizeof(float);
+        budget.count = 4;
+        retrieve.contexts = &context;
+        retrieve.n_contexts = 1;
+        retrieve.layers = &layer;
+        retrieve.n_layers = 1;
+        retrieve.steps = 1;
+        retrieve.query_heads = 2;
+        retrieve.queries = &queries;
+        retrieve.budget = &budget;
+        retrieve.excluded = last;
+        retrieve.n_excluded = 2;
+        retrieve.rows = retrieve.rest = true;
+        put_query(0, "Retrieve", &retrieve);
+        put_query(1, "Attend", &retrieve);
+        proxies.positions = last;
+        proxies.n_positions = 2;
+        proxies.query_heads = 1;
+        proxies.queries = &queries;
+        retain.proxies = plan.proxies = &proxies;
+        put_query(2, "Retain", &retain);
+        put_query(3, "Plan", &plan);
+        fetch.counts = &counts;
+        fetch.n_counts = 1;
+        fetch.positions = positions;
+        fetch.n_positions = 2;
+        put_query(5, "FetchRows", &fetch);
+}
+
 static void put_text(void)
 {
         static const char config[] =
@@ -225,5 +291,6 @@ int main(int argc, char **argv)
         put_audit();
         put_storage();
         put_text();
+        put_queries();
         return 0;
 }
