@@ -181,6 +181,10 @@ static void give_flags(const struct cairn_stats_walk *walk, const struct cairn_s
                          cairn_scorer_threads(server->scorer));
         cairn_stats_give(walk, "cairn_draining", "gauge", "1 once the daemon is stopping.", "",
                          server->state >= CAIRN_SERVER_DRAINING);
+        cairn_stats_give(walk, "cairn_nvme_read_busy_seconds_total", "counter",
+                         "Time in which one read of NVMe or more were under way: bytes read over "
+                         "this is what the disk gives.",
+                         "", (double)s->nvme_read_busy_ms / 1000);
         cairn_stats_give(walk, "cairn_uptime_seconds", "gauge", "Time since the start.", "",
                          (double)((cairn_clock_ms() - server->started_ms) / 1000));
 }

@@ -116,6 +116,7 @@ static void on_read(struct cairn_range_load *load, int status)
 {
         struct cairn_store *store = load->store;
         cairn_io_done(store);
+        cairn_read_end(store);
         if (status != CAIRN_OK)
                 load->status = CAIRN_EIO;
         if (--load->pending > 0)
@@ -166,7 +167,7 @@ static void submit(struct cairn_range_load *load, uint32_t which, uint64_t part_
         request->iov[0] = (struct iovec){to, bytes};
         load->pending++;
         store->stats.nvme_reads++;
-        store->stats.nvme_read_bytes += bytes;
+        cairn_read_begin(store, bytes);
         cairn_io_submit(store, request);
 }
 

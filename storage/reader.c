@@ -114,6 +114,7 @@ static void on_read(struct cairn_device_request *request, int status)
         struct cairn_load *load = CAIRN_CONTAINER(request, struct cairn_load, request);
         struct cairn_store *store = load->store;
         cairn_io_done(store);
+        cairn_read_end(store);
         if (status == CAIRN_OK && store->closing)
                 status = CAIRN_ECANCELLED;
         if (status != CAIRN_OK) {
@@ -141,7 +142,7 @@ static void submit_load(struct cairn_load *load)
         load->request.iov[0] = (struct iovec){block->resident->parts[load->part].slot.bytes,
                                               layout->part_bytes[load->part]};
         store->stats.nvme_reads++;
-        store->stats.nvme_read_bytes += layout->part_bytes[load->part];
+        cairn_read_begin(store, layout->part_bytes[load->part]);
         cairn_io_submit(store, &load->request);
 }
 

@@ -113,6 +113,20 @@ void cairn_io_done(struct cairn_store *store)
         store->io_pending--;
 }
 
+void cairn_read_begin(struct cairn_store *store, uint64_t bytes)
+{
+        store->stats.nvme_read_bytes += bytes;
+        if (store->reads_inflight++ == 0)
+                store->reads_since_ms = cairn_store_now(store);
+}
+
+void cairn_read_end(struct cairn_store *store)
+{
+        assert(store->reads_inflight > 0);
+        if (--store->reads_inflight == 0)
+                store->stats.nvme_read_busy_ms += cairn_store_now(store) - store->reads_since_ms;
+}
+
 int cairn_store_fd(const struct cairn_store *store)
 {
         return store->epoll_fd;

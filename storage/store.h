@@ -400,6 +400,7 @@ struct cairn_store_stats {
         uint64_t ram_hits;
         uint64_t nvme_reads;
         uint64_t nvme_read_bytes;
+        uint64_t nvme_read_busy_ms; // while one read or more were under way
         uint64_t nvme_writes;
         uint64_t nvme_write_bytes;
         uint64_t io_errors;

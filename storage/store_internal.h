@@ -318,6 +318,8 @@ struct cairn_store {
 
         struct cairn_store_stats stats;
         struct cairn_gone *gone;
+        uint32_t reads_inflight;
+        uint64_t reads_since_ms; // when the first of them began
 };
 
 // Options of tests: a device of their own, a catalog that runs inside poll, a fixed seed of the
@@ -385,6 +387,9 @@ void cairn_op_removed(struct cairn_device_request *request, int status);
 void cairn_store_warn(struct cairn_store *store, const char *text);
 void cairn_io_submit(struct cairn_store *store, struct cairn_device_request *request);
 void cairn_io_done(struct cairn_store *store);
+// Around each read of a block: what is read, and for how long anything is.
+void cairn_read_begin(struct cairn_store *store, uint64_t bytes);
+void cairn_read_end(struct cairn_store *store);
 
 // block.c: the life of an entry
 static inline struct cairn_space_state *cairn_block_space(const struct cairn_store *store,

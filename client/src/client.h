@@ -193,6 +193,7 @@ struct cairn_client {
         uint32_t connect_wait_ms;
         uint32_t reconnect_wait_ms;
 
+        double copy_bytes_s; // of a copy in memory; 0: not measured yet
         bool traced;
         struct cairn_trace trace; // that requests carry
 

@@ -250,6 +250,20 @@ CAIRN_API int cairn_stats(struct cairn_client *client, struct cairn_call *call,
                                             double value),
                           void *arg);
 
+// Does loading what the daemon stores beat computing it again?
+struct cairn_break_even {
+        double disk_bytes_s;  // as the daemon has measured it; 0: too little was read from it so far
+        double ram_bytes_s;   // a copy in memory, as measured here
+        double disk_tokens_s; // these, over the bytes of a token
+        double ram_tokens_s;
+        bool load_from_disk; // it is faster than prefill_tokens_s; true while it is unknown
+        bool load_from_ram;
+};
+// bytes_per_token: K and V of all layers (block_bytes / block_tokens). prefill_tokens_s: what the
+// model computes. Blocks: asks for the daemon's numbers, and copies 16 MiB the first time.
+CAIRN_API int cairn_break_even(struct cairn_client *client, double bytes_per_token,
+                               double prefill_tokens_s, struct cairn_break_even *ret_answer);
+
 // For operators (root, the daemon's user, operator_gids): CAIRN_EPERM to others.
 // Reads the configuration again; ret_text[512] (may be NULL) says what changed and what needs a
 // restart. CAIRN_EINVAL: it is wrong, and nothing changed.

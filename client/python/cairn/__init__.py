@@ -13,7 +13,7 @@ See Client, Space, Context; cairn.keys works without the library.
 
 from . import keys
 from .arrays import decode, encode
-from .client import Arena, Client, PingInfo, SpaceInfo
+from .client import Arena, BreakEven, Client, PingInfo, SpaceInfo
 from .config import SpaceConfig
 from .context import Context, Selection
 from .errors import (
@@ -38,6 +38,7 @@ from .views import Views
 
 __version__ = "0.1.0"
 __all__ = [
+    "BreakEven",
     "Arena",
     "Busy",
     "Client",

@@ -135,6 +135,17 @@ class OptionsStruct(Structure):
     ]
 
 
+class BreakEvenStruct(Structure):
+    _fields_ = [
+        *[
+            (name, c_double)
+            for name in ("disk_bytes_s", "ram_bytes_s", "disk_tokens_s", "ram_tokens_s")
+        ],
+        ("load_from_disk", c_bool),
+        ("load_from_ram", c_bool),
+    ]
+
+
 class ServerInfoStruct(Structure):
     _fields_ = [
         ("incarnation", c_uint64),
@@ -392,6 +403,7 @@ _FUNCTIONS = {
     "cairn_client_create": (c_int, [POINTER(OptionsStruct), POINTER(c_void_p), c_char_p, c_size_t]),
     "cairn_client_destroy": (None, [_CLIENT]),
     "cairn_client_hang_up": (None, [_CLIENT]),
+    "cairn_break_even": (c_int, [_CLIENT, c_double, c_double, POINTER(BreakEvenStruct)]),
     "cairn_client_trace": (c_int, [_CLIENT, c_char_p]),
     "cairn_client_error": (c_char_p, [_CLIENT]),
     "cairn_client_socket": (c_char_p, [_CLIENT]),

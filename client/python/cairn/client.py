@@ -31,6 +31,17 @@ class PingInfo(NamedTuple):
     round_trip_s: float
 
 
+class BreakEven(NamedTuple):
+    """Does loading what the daemon stores beat computing it again?"""
+
+    disk_bytes_s: float  # as the daemon has measured it; 0: too little was read from it so far
+    ram_bytes_s: float  # a copy in memory
+    disk_tokens_s: float
+    ram_tokens_s: float
+    load_from_disk: bool  # true while it is unknown
+    load_from_ram: bool
+
+
 class SpaceInfo(NamedTuple):
     """What the daemon stores of one space."""
 
@@ -292,6 +303,15 @@ class Client(Operating):
             info.uptime_ms / 1000,
             time.perf_counter() - begin,
         )
+
+    def break_even(self, bytes_per_token: float, prefill_tokens_s: float) -> BreakEven:
+        """Ask before you load: is it faster than prefill?
+
+        ``bytes_per_token``: K and V of all layers, ``config.block_bytes / config.block_tokens``.
+        """
+        answer = lib.BreakEvenStruct()
+        self._call("cairn_break_even", bytes_per_token, prefill_tokens_s, ctypes.byref(answer))
+        return BreakEven(*(getattr(answer, name) for name in BreakEven._fields))
 
     def stats(self) -> dict[str, float]:
         """Counters and gauges by name; those with labels as name{labels}."""
