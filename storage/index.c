@@ -93,8 +93,10 @@ static void run_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *fi
                         op->status = fault;
                 return;
         }
+        // Those for the audit alone are not counted: they come a second after what they tell of.
         if (cairn_catalog_file_write(catalog->file, first, catalog->taken.records,
-                                     catalog->taken.count, &recorded))
+                                     catalog->taken.count, &recorded) &&
+            first)
                 atomic_fetch_add(&catalog->commits, 1);
         if (recorded)
                 catalog->taken.count = 0;
