@@ -25,7 +25,9 @@ endif()
 target_compile_definitions(cairn_flags INTERFACE _GNU_SOURCE CAIRN_VERSION="${PROJECT_VERSION}")
 target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
   -Wmissing-prototypes -Wpointer-arith -Wvla -fno-strict-aliasing -ffp-contract=off
-  -fno-omit-frame-pointer -fstack-protector-strong)
+  -fno-omit-frame-pointer -fstack-protector-strong
+  # The same bytes wherever the source and the build folder lie (deploy/reproducible).
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_BINARY_DIR}=build)
 # Asserts stay in production: NDEBUG is never defined.
 string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
 string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO "${CMAKE_C_FLAGS_RELWITHDEBINFO}")

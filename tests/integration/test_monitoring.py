@@ -5,6 +5,7 @@ import shutil
 import sys
 import urllib.parse
 import urllib.request
+import xml.etree.ElementTree
 from pathlib import Path
 
 from test_operate import free_port, wait_for
@@ -106,6 +107,20 @@ class Dashboard(unittest.TestCase):
         self.assertAlmostEqual(float(hits["value"][1]), 0.8, delta=0.01)
         self.assertEqual(ask('ALERTS{alertstate="firing"}'), [])
         self.assertTrue(ask("instance:cairn_lookup_hit:ratio_rate5m"), "recording rules run")
+        self.draw(port, daemon.directory)
+
+    def draw(self, port, directory):
+        """The dashboard as a picture; CAIRN_PICTURE names a file to keep it in."""
+        out = os.environ.get("CAIRN_PICTURE", os.path.join(directory, "picture.svg"))
+        made = subprocess.run([sys.executable, str(DEPLOY / "grafana/picture.py"), f"http://127.0.0.1:{port}", out, "--last", "20", "--step", "1"],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        picture = xml.etree.ElementTree.parse(out).getroot()
+        texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+        for panel in json.loads((DEPLOY / "grafana/cairn.json").read_text())["panels"]:
+            self.assertIn(panel["title"], texts)
+        self.assertGreater(len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))), 20)
+        self.assertLess(texts.count("no data"), 3, texts)
 
 
 if __name__ == "__main__":

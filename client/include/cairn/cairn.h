@@ -252,8 +252,8 @@ CAIRN_API int cairn_stats(struct cairn_client *client, struct cairn_call *call,
 
 // Does loading what the daemon stores beat computing it again?
 struct cairn_break_even {
-        double disk_bytes_s;  // as the daemon has measured it; 0: too little was read from it so far
-        double ram_bytes_s;   // a copy in memory, as measured here
+        double disk_bytes_s; // as the daemon has measured it; 0: too little was read from it so far
+        double ram_bytes_s;  // a copy in memory, as measured here
         double disk_tokens_s; // these, over the bytes of a token
         double ram_tokens_s;
         bool load_from_disk; // it is faster than prefill_tokens_s; true while it is unknown
