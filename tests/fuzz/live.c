@@ -56,9 +56,9 @@ void fuzz_live_start(void)
         char text[CAIRN_TEXT_BYTES_MAX];
         pthread_t thread;
         static const char *const settings[][2] = {
-            {"ram_bytes", "16MiB"},    {"nvme_bytes", "32MiB"}, {"slab_bytes", "1MiB"},
-            {"context_bytes", "8MiB"}, {"scorers", "1"},        {"sandbox", "no"},
-            {"scratch_bytes", "8MiB"}, {"log_level", "error"},  {"request_timeout", "5s"},
+            {"ram_bytes", "16MiB"},     {"nvme_bytes", "32MiB"}, {"slab_bytes", "1MiB"},
+            {"context_bytes", "8MiB"},  {"scorers", "1"},        {"sandbox", "no"},
+            {"scratch_bytes", "16MiB"}, {"log_level", "error"},  {"request_timeout", "5s"},
         };
 
         FUZZ_CHECK(mkdtemp(directory) != NULL);
