@@ -133,7 +133,8 @@ class Crowd(DaemonCase):
 
 class Memory(DaemonCase):
     """All budgets used at once: what the process takes is their sum, measured."""
-    RAM, CONTEXT, SCRATCH, REQUEST = 192 * MIB, 96 * MIB, 32 * MIB, 32 * MIB
+    RAM, CONTEXT = (192 * MIB, 96 * MIB) if SLOW == 1 else (32 * MIB, 16 * MIB)
+    SCRATCH, REQUEST = 32 * MIB, 32 * MIB
     flags = dict(ram_bytes=RAM, context_bytes=CONTEXT, scratch_bytes=SCRATCH, request_bytes=REQUEST, scorers=2,
                  nvme_bytes=1 << 30)
     space = Space(layers=4, kv_heads=2, k_dim=64, v_dim=64, block_tokens=128, run_tokens=128)
