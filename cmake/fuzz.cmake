@@ -6,7 +6,8 @@ target_compile_options(cairn_flags INTERFACE -fsanitize=fuzzer-no-link)
 file(GLOB FUZZ_TARGETS CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
 file(GLOB FUZZ_CONFIG CONFIGURE_DEPENDS daemon/config*.c daemon/access.c
   daemon/address.c)
-add_library(fuzz_formats STATIC storage/buffer.c storage/catalog_record.c)
+add_library(fuzz_formats STATIC storage/buffer.c storage/catalog_record.c storage/audit_files.c storage/audit_read.c
+            storage/audit_check.c)
 cairn_target(fuzz_formats)
 target_link_libraries(fuzz_formats PUBLIC cairn_proto)
 foreach(file IN LISTS FUZZ_TARGETS)

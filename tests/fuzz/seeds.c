@@ -160,6 +160,11 @@ static void put_audit(void)
         for (size_t i = 0; i < 3; i++)
                 cairn_audit_append(&end, &record, log + i * CAIRN_AUDIT_RECORD_BYTES);
         put("audit", "three", log, sizeof(log));
+        // A file from 0 on with two of them, and the third in the table.
+        uint8_t files[4 + sizeof(log)] = {2 << 1 | 1, 0, 0, 2 * CAIRN_AUDIT_RECORD_BYTES >> 8};
+
+        memcpy(files + 4, log, sizeof(log));
+        put("audit_files", "whole", files, sizeof(files));
 }
 
 static void put_storage(void)
