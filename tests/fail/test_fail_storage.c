@@ -187,7 +187,7 @@ static void check(struct script *script)
         fixture_close(f);
 }
 
-Test(fail_storage, every_allocation, .timeout = 300)
+Test(fail_storage, every_allocation, .timeout = 900)
 {
         uint64_t n = 1;
         for (;; n++) {
@@ -207,7 +207,7 @@ Test(fail_storage, every_allocation, .timeout = 300)
         fprintf(stderr, "fail_storage: %lu allocations\n", (unsigned long)n - 1);
 }
 
-Test(fail_storage, every_request_of_the_device, .timeout = 300)
+Test(fail_storage, every_request_of_the_device, .timeout = 900)
 {
         uint64_t n = 1;
         for (;; n++) {
@@ -226,7 +226,7 @@ Test(fail_storage, every_request_of_the_device, .timeout = 300)
         fprintf(stderr, "fail_storage: %lu requests\n", (unsigned long)n - 1);
 }
 
-Test(fail_storage, every_transaction, .timeout = 300)
+Test(fail_storage, every_transaction, .timeout = 900)
 {
         uint64_t n = 1;
         for (;; n++) {
