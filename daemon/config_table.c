@@ -125,6 +125,12 @@ const struct cairn_config_key cairn_config_keys[] = {
      "nvme=10GiB: hard limits, and guarantees (ram_guaranteed, nvme_guaranteed) that nobody else "
      "takes. default: those that have none of their own. What cairnctl quota set goes before it.",
      LIVE},
+    {"retain_target_permille", CAIRN_CONFIG_COUNT, 0, AT(retain_target_permille), "0", 0, 999, NULL,
+     "Attention mass, in thousandths, that a Retain without shares is to hold: each space's Plans "
+     "say "
+     "what share that takes, and the daemon follows them within 2 % to 50 % of the tokens. 0: the "
+     "paper's shares.",
+     LIVE},
     {"sandbox", CAIRN_CONFIG_BOOL, 0, AT(sandbox), "yes", 0, 1, NULL,
      "Give up other files (Landlock) and system calls (seccomp) that are not needed, where the "
      "kernel has that.",

@@ -176,6 +176,8 @@ static bool check_shares(struct cairn_retain *r, const Cairn__Shares *shares)
                                                       .random_keep = shares->random_keep,
                                                       .protect = shares->protect,
                                                       .sinks = shares->sinks};
+        else if (!r->plan)
+                (void)cairn_tuning_ratios(r->request->server, r->entry, &options); // or the paper's
         if (cairn_nacl_check(&options) != CAIRN_OK) {
                 cairn_request_fail(r->request, CAIRN_EINVAL,
                                    "shares: each is 0 to 1, and what is kept (proxy_keep, "

@@ -57,6 +57,7 @@ struct audit_op {
         Cairn__TenantName names[NAMES_MAX];
         char names_text[NAMES_MAX][CAIRN_TENANT_NAME_BYTES];
         size_t names_count;
+        char text[CAIRN_TEXT_BYTES_MAX];
 };
 
 static void audit_end(void *arg)
@@ -244,9 +245,16 @@ static void reply_why(struct audit_op *op)
         reply.names = names;
         reply.n_names = op->names_count;
         reply.records = (ProtobufCBinaryData){op->count * CAIRN_AUDIT_RECORD_BYTES, op->records};
-        if (op->status == CAIRN_EUNSUPPORTED)
+        if (reply.n_blocks > 0) {
+                const struct cairn_space_entry *entry =
+                    cairn_space_table_find(&op->request->server->spaces, wheres[0]->block->space);
+
+                if (entry &&
+                    cairn_tuning_text(op->request->server, entry, op->text, sizeof(op->text)))
+                        reply.text = op->text;
+        } else if (op->status == CAIRN_EUNSUPPORTED)
                 reply.text = (char *)"no records are kept: audit_bytes is 0";
-        else if (reply.n_blocks == 0 && op->count == 0)
+        else if (op->count == 0)
                 reply.text = (char *)"never stored here, or its records were rotated out";
         cairn_request_reply(op->request, &reply);
 }

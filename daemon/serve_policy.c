@@ -128,6 +128,7 @@ static void finish_plan(struct cairn_retain *r)
                 fail(r);
                 return;
         }
+        cairn_tuning_observe(r->request->server, r->entry, r->plans, heads);
         cairn_plan_total(r->plans, heads, r->target_mass, &total);
         set_point(r, &total, &points[0]);
         for (uint32_t i = 0; i < budgets + CAIRN_PLAN_POINTS; i++) {

@@ -15,6 +15,7 @@
 #include "daemon/scorer.h"
 #include "daemon/space_table.h"
 #include "daemon/stats.h"
+#include "daemon/tuning.h"
 #include "storage/store.h"
 
 struct cairn_connection;
@@ -59,8 +60,9 @@ struct cairn_server {
         struct cairn_connection *deferred_head;
         struct cairn_connection *deferred_tail;
         struct cairn_counters counters;
-        bool verifying;     // a Verify is under way
-        uint32_t audits;    // Audits and Whys under way
+        bool verifying;  // a Verify is under way
+        uint32_t audits; // Audits and Whys under way
+        struct cairn_tuning tuning;
         bool memory_paused; // connections wait for request_bytes
         uint8_t *receive_buffer;
 };

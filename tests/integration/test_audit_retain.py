@@ -90,5 +90,35 @@ class RetainAudit(test_retain.RetainCase):
             shutil.rmtree(directory, ignore_errors=True)
 
 
+class TunedRetain(test_retain.RetainCase):
+    flags = dict(ram_bytes="128MiB", context_bytes="64MiB", retain_target_permille=900)
+
+    def without_shares(self, c, context, rows):
+        reply = self.ask(c, test_retain.RETAIN, context, rows, {7: 1})
+        self.assertEqual(reply.status, OK, reply.text)
+        return reply.get(1) / (reply.get(1) + reply.get(2)), reply
+
+    def test_a_retain_without_shares_follows_what_plans_needed(self):
+        rows = test_retain.Rows(test_retain.raw_space(), 600, np.random.default_rng(8))
+        with self.daemon.connect() as c:
+            context = self.context(c, rows, "tuned", 20)
+            before, _ = self.without_shares(c, context, rows)
+            self.assertLess(before, 0.25)  # the paper's
+            for _ in range(4):
+                plan = self.ask(c, test_retain.PLAN, context, rows, {5: F64bits(0.9)})
+                self.assertEqual(plan.status, OK, plan.text)
+            needed = fields(plan.fields[1][0])[1][-1]
+            after, reply = self.without_shares(c, context, rows)
+            self.assertAlmostEqual(after, min(max(needed, 0.02), 0.5), delta=0.05)
+            self.assertGreater(abs(after - before), 0.05)
+            asked, _ = self.retain(c, context, rows)
+            self.assertAlmostEqual(sum(len(h) for layer in asked[0] for h in layer) / (600 * 4), 0.2, delta=0.03)
+            self.assertTrue(self.daemon.log("space 1: "))
+            out = subprocess.run([CAIRNCTL, "--socket", self.daemon.socket, "why",
+                                  key("tuned", rows.space.fingerprint(), 0).hex()], capture_output=True, text=True).stdout
+            self.assertIn("in RAM", out)
+            self.assertIn("share", out)
+
+
 if __name__ == "__main__":
     unittest.main()

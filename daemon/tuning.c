@@ -1,0 +1,54 @@
+// Auto-tuning of retention.
+#include "daemon/tuning.h"
+
+#include "daemon/log.h"
+#include "daemon/server.h"
+
+static struct cairn_tune_options options_of(const struct cairn_server *server)
+{
+        return (struct cairn_tune_options){
+            .target_mass = (double)server->config->retain_target_permille / 1000};
+}
+
+void cairn_tuning_observe(struct cairn_server *server, const struct cairn_space_entry *entry,
+                          const struct cairn_plan_head *plans, uint32_t heads)
+{
+        const struct cairn_tune_options options = options_of(server);
+        struct cairn_tune *state = &server->tuning.state[entry->index];
+        struct cairn_tune_decision *last = &server->tuning.last[entry->index];
+        uint64_t moves = state->moves;
+        struct cairn_plan_total total;
+        char text[CAIRN_TEXT_BYTES_MAX];
+
+        if (options.target_mass <= 0)
+                return;
+        cairn_plan_total(plans, heads, options.target_mass, &total);
+        cairn_tune_observe(state, &options, total.share, last);
+        if (state->moves == moves)
+                return;
+        (void)cairn_tune_text(&options, last, text, sizeof(text)); // cut if it is long
+        cairn_log(CAIRN_LOG_INFO, NULL, "space %u: %s", entry->id, text);
+}
+
+bool cairn_tuning_ratios(const struct cairn_server *server, const struct cairn_space_entry *entry,
+                         struct cairn_nacl_options *ret_options)
+{
+        double share = server->tuning.state[entry->index].share;
+        struct cairn_nacl_options like;
+
+        if (server->config->retain_target_permille == 0 || share <= 0)
+                return false;
+        cairn_nacl_defaults(&like);
+        cairn_tune_ratios(share, &like, ret_options);
+        return true;
+}
+
+bool cairn_tuning_text(const struct cairn_server *server, const struct cairn_space_entry *entry,
+                       char *ret_text, size_t size)
+{
+        const struct cairn_tune_options options = options_of(server);
+
+        if (options.target_mass <= 0 || server->tuning.state[entry->index].seen == 0)
+                return false;
+        return cairn_tune_text(&options, &server->tuning.last[entry->index], ret_text, size) > 0;
+}
