@@ -92,17 +92,31 @@ static void connect_to(int fd)
         }
 }
 
+// Waits for events, through the fuzzer's own alarms.
+static void wait_for(int fd, short events, short *ret_events)
+{
+        struct pollfd poll_fd = {.fd = fd, .events = events};
+        int ready;
+
+        do
+                ready = poll(&poll_fd, 1, PATIENCE_MS);
+        while (ready < 0 && errno == EINTR);
+        FUZZ_CHECK(ready > 0);
+        if (ret_events)
+                *ret_events = poll_fd.revents;
+}
+
 // Sends all, reading away what comes meanwhile. A daemon that has hung up is fine.
 static void send_all(const struct fuzz_link *link, const uint8_t *bytes, size_t size)
 {
         static uint8_t sink[65536];
 
         while (size > 0) {
-                struct pollfd poll_fd = {.fd = link->fd, .events = POLLIN | POLLOUT};
+                short events;
                 ssize_t done;
 
-                FUZZ_CHECK(poll(&poll_fd, 1, PATIENCE_MS) > 0);
-                if (poll_fd.revents & POLLIN) {
+                wait_for(link->fd, POLLIN | POLLOUT, &events);
+                if (events & POLLIN) {
                         done = recv(link->fd, sink, sizeof(sink), MSG_DONTWAIT);
                         if (done == 0 || (done < 0 && errno != EAGAIN))
                                 return;
@@ -121,11 +135,10 @@ static void send_all(const struct fuzz_link *link, const uint8_t *bytes, size_t 
 static void receive_all(const struct fuzz_link *link, uint8_t *bytes, size_t size)
 {
         while (size > 0) {
-                struct pollfd poll_fd = {.fd = link->fd, .events = POLLIN};
                 ssize_t done;
 
-                FUZZ_CHECK(poll(&poll_fd, 1, PATIENCE_MS) > 0);
-                done = recv(link->fd, bytes, size, 0);
+                wait_for(link->fd, POLLIN, NULL);
+                done = recv(link->fd, bytes, size, MSG_DONTWAIT); // ready: not interrupted
                 FUZZ_CHECK(done > 0);
                 bytes += done;
                 size -= (size_t)done;
@@ -247,10 +260,8 @@ void fuzz_link_end(struct fuzz_link *link)
 
         (void)shutdown(link->fd, SHUT_WR); // it may have hung up
         for (;;) {
-                struct pollfd poll_fd = {.fd = link->fd, .events = POLLIN};
-
-                FUZZ_CHECK(poll(&poll_fd, 1, PATIENCE_MS) > 0);
-                if (recv(link->fd, sink, sizeof(sink), 0) <= 0)
+                wait_for(link->fd, POLLIN, NULL);
+                if (recv(link->fd, sink, sizeof(sink), MSG_DONTWAIT) <= 0)
                         break;
         }
         (void)close(link->fd); // nothing was left
