@@ -185,7 +185,8 @@ void cairn_serve_lookup(struct cairn_request *request)
         request->server->counters.lookup_tokens += found * entry->space.block_tokens;
         CAIRN_PROBE3(lookup, entry->id, count, found);
         request->server->counters.saved_bytes += found * entry->block_bytes;
-        cairn_stats_lookup_missed(request->server, entry->id, keys + found, count - found);
+        if (found < count)
+                cairn_stats_lookup_missed(request->server, entry->id, keys + found, count - found);
         reply.found = (uint32_t)found;
         reply.tiers.data = op->tiers;
         reply.tiers.len = found;
