@@ -1,6 +1,8 @@
 // Auto-tuning of retention.
 #include "daemon/tuning.h"
 
+#include <stdio.h>
+
 #include "daemon/log.h"
 #include "daemon/server.h"
 
@@ -50,5 +52,8 @@ bool cairn_tuning_text(const struct cairn_server *server, const struct cairn_spa
 
         if (options.target_mass <= 0 || server->tuning.state[entry->index].seen == 0)
                 return false;
-        return cairn_tune_text(&options, &server->tuning.last[entry->index], ret_text, size) > 0;
+        int start = snprintf(ret_text, size, "a Retain without shares in space %u ", entry->id);
+
+        return cairn_tune_text(&options, &server->tuning.last[entry->index], ret_text + start,
+                               size - (size_t)start) > 0;
 }

@@ -254,6 +254,13 @@ void cairn_audit_log_roll(struct cairn_audit_log *log, bool all)
         log->warned = status != CAIRN_OK;
 }
 
+bool cairn_audit_log_full(const struct cairn_audit_log *log)
+{
+        uint64_t first;
+
+        return cairn_audit_files_full(&log->files, &first);
+}
+
 int cairn_audit_log_snapshot(struct cairn_audit_log *log, struct cairn_audit_snapshot *ret_snapshot)
 {
         int status;

@@ -65,6 +65,9 @@ void cairn_audit_log_commit(struct cairn_audit_log *log);
 // once, and is tried again with the next.
 void cairn_audit_log_roll(struct cairn_audit_log *log, bool all);
 
+// The files are above their bound: a transaction, an empty one too, says so and takes the oldest.
+bool cairn_audit_log_full(const struct cairn_audit_log *log);
+
 // All that is committed, for readers on any thread; see audit_read.h.
 struct cairn_audit_snapshot;
 int cairn_audit_log_snapshot(struct cairn_audit_log *log,

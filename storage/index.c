@@ -100,6 +100,8 @@ static void run_batch(struct cairn_catalog *catalog, struct cairn_catalog_op *fi
                 atomic_fetch_add(&catalog->commits, 1);
         if (recorded)
                 catalog->taken.count = 0;
+        if (recorded && catalog->audit && cairn_audit_log_full(catalog->audit))
+                (void)cairn_catalog_file_write(catalog->file, NULL, NULL, 0, &recorded); // or later
 }
 
 static bool is_past(const struct timespec *until)
