@@ -13,7 +13,7 @@ import time
 import unittest
 
 import wire
-from wire import (EEXIST, ENOENT, ESTALE, EUNSUPPORTED, GET, OK, PUT, SET_QUOTA, SLOW, Connection, Daemon,
+from wire import (EEXIST, ENOENT, ESTALE, GET, OK, PUT, SLOW, Connection, Daemon,
                   DaemonCase, Space, key, message, pattern, region)
 
 MIB = 1 << 20
@@ -264,7 +264,8 @@ class Restarts(unittest.TestCase):
             self.assertEqual(reply.statuses(), [OK] * 96)
             begin = time.monotonic()
             daemon.process.send_signal(signal.SIGTERM)
-            self.assertEqual(daemon.process.wait(60 * SLOW), 0)
+            codes = (0, 1) if stop_timeout == "1ms" else (0,)  # 1: it gave up waiting
+            self.assertIn(daemon.process.wait(60 * SLOW), codes)
             self.assertLess(time.monotonic() - begin, seconds * SLOW)
             arena.close()
         daemon.reader.join()
@@ -299,8 +300,6 @@ class Restarts(unittest.TestCase):
             found = self.exact(c, number, keys, size)
             self.assertGreater(found, slots * 3 // 4)
             self.assertEqual(self.limits(c)["cairn_blocks"], found)
-            reply = c.call(SET_QUOTA, message({1: "0", 2: MIB, 3: MIB}))
-            self.assertEqual(reply.status, EUNSUPPORTED, "quotas of tenants are not built")
         daemon.own = False
         daemon.stop()
         daemon.flags.update(nvme_bytes=limit // 2, ram_bytes="1MiB")
