@@ -53,7 +53,7 @@ static int parse(struct cairn_cli_listing *listing)
                 code = cairn_cli_parse_count("max", options[CAIRN_CLI_MAX], UINT64_MAX / 2,
                                              &listing->left);
         if (code == CAIRN_CLI_OK && options[CAIRN_CLI_AFTER])
-                code = cairn_cli_parse_count("after", options[CAIRN_CLI_AFTER], UINT64_MAX / 2,
+                code = cairn_cli_parse_count("after", options[CAIRN_CLI_AFTER], UINT64_MAX,
                                              &listing->list.cursor);
         if (code == CAIRN_CLI_OK && options[CAIRN_CLI_SPACE])
                 code = cairn_cli_parse_count("space", options[CAIRN_CLI_SPACE], UINT32_MAX, &value);
