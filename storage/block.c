@@ -42,6 +42,7 @@ struct cairn_block *cairn_block_child_count(struct cairn_store *store, struct ca
                 cairn_table_insert(&store->table, parent);
         }
         parent->children++;
+        parent->children_visible += cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
         block->flags |= CAIRN_BLOCK_CHILD;
         return parent;
 }
@@ -66,6 +67,15 @@ static void child_ram_set(struct cairn_store *store, struct cairn_block *block, 
         cairn_block_refresh(store, parent);
 }
 
+static void child_visible(struct cairn_store *store, const struct cairn_block *block)
+{
+        if (!cairn_block_is(block, CAIRN_BLOCK_CHILD))
+                return;
+        struct cairn_block *parent = cairn_table_find(&store->table, block->space, &block->parent);
+        if (parent && parent->children_visible < parent->children)
+                parent->children_visible++;
+}
+
 void cairn_block_child_remove(struct cairn_store *store, struct cairn_block *block)
 {
         child_ram_set(store, block, false);
@@ -76,6 +86,8 @@ void cairn_block_child_remove(struct cairn_store *store, struct cairn_block *blo
         if (!parent || parent->children == 0)
                 return; // its ghost could not be made for want of memory
         parent->children--;
+        parent->children_visible -=
+            parent->children_visible > 0 && cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
         if (parent->children == 0 && cairn_block_is(parent, CAIRN_BLOCK_GHOST)) {
                 cairn_table_remove(&store->table, parent);
                 cairn_table_entry_free(&store->table, parent);
@@ -129,8 +141,10 @@ void cairn_block_publish(struct cairn_store *store, struct cairn_block *block)
         cairn_block_space(store, block)->blocks++;
         cairn_block_owner(store, block)->blocks++;
         store->stats.blocks++;
-        // Only a block that has children already can close one.
-        if (block->children > 0 && cairn_block_is(block, CAIRN_BLOCK_CHILD) &&
+        child_visible(store, block);
+        // Only a block that has children already can close one: visible ones, since a chain that is
+        // being put has the others, and would be walked up once a block.
+        if (block->children_visible > 0 && cairn_block_is(block, CAIRN_BLOCK_CHILD) &&
             cairn_block_closes_circle(store, block))
                 cairn_block_child_remove(store, block);
         child_ram_set(store, block, raw_ready(block));
@@ -161,11 +175,13 @@ void cairn_block_unpublish(struct cairn_store *store, struct cairn_block *block)
                 ghost->space = block->space;
                 ghost->children = block->children;
                 ghost->children_ram = block->children_ram;
+                ghost->children_visible = block->children_visible;
                 ghost->flags |= CAIRN_BLOCK_GHOST;
                 cairn_table_insert(&store->table, ghost);
         }
         block->children = 0;
         block->children_ram = 0;
+        block->children_visible = 0;
         block->flags = (uint16_t)((block->flags | CAIRN_BLOCK_STALE) & ~CAIRN_BLOCK_VISIBLE);
         cairn_block_space(store, block)->blocks--;
         cairn_block_owner(store, block)->blocks--;

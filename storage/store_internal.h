@@ -83,8 +83,9 @@ struct cairn_block {
         uint32_t slab; // index in store->slabs; CAIRN_NO_SLAB
         uint32_t slot;
         uint32_t tenant;
-        uint32_t owner;        // index in store->tenants
-        uint32_t children_ram; // of the children, those with RAW in RAM
+        uint32_t owner;            // index in store->tenants
+        uint32_t children_ram;     // of the children, those with RAW in RAM
+        uint32_t children_visible; // of the children, those that are no puts any more
 };
 static_assert(offsetof(struct cairn_block, resident) == 64, "one cache line's worth for look-ups");
 static_assert(sizeof(struct cairn_block) <= 144, "a block costs at most 160 bytes with its index");

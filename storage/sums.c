@@ -53,8 +53,8 @@ static void add_block(const struct cairn_store *store, const struct cairn_block 
         }
 }
 
-// Children by a fresh count, keyed by parent entry.
-static bool children_agree(const struct cairn_store *store, uint32_t *children)
+// Children by a fresh count, keyed by parent entry: all, then those that are visible.
+static bool children_agree(const struct cairn_store *store, uint32_t (*children)[2])
 {
         uint32_t entries = cairn_table_entries(&store->table);
         for (uint32_t id = 0; id < entries; id++) {
@@ -66,13 +66,17 @@ static bool children_agree(const struct cairn_store *store, uint32_t *children)
                     cairn_table_find(&store->table, block->space, &block->parent);
                 if (!parent)
                         return false;
-                children[parent->id]++;
+                children[parent->id][0]++;
+                children[parent->id][1] += cairn_block_is(block, CAIRN_BLOCK_VISIBLE);
         }
         for (uint32_t id = 0; id < entries; id++) {
                 const struct cairn_block *block = cairn_table_at(&store->table, id);
-                if (cairn_block_is(block, CAIRN_BLOCK_LIVE) && block->children != children[id])
+                if (!cairn_block_is(block, CAIRN_BLOCK_LIVE))
+                        continue;
+                if (block->children != children[id][0] ||
+                    block->children_visible != children[id][1])
                         return false;
-                if (cairn_block_is(block, CAIRN_BLOCK_GHOST) && children[id] == 0)
+                if (cairn_block_is(block, CAIRN_BLOCK_GHOST) && children[id][0] == 0)
                         return false;
         }
         return true;
@@ -177,7 +181,7 @@ int cairn_store_audit_counters(const struct cairn_store *store)
                 return CAIRN_EINTERNAL;
         if (!spaces_agree(store, &sums) || !slabs_agree(store, sums.slots))
                 return CAIRN_EINTERNAL;
-        uint32_t *children = calloc(entries ? entries : 1, sizeof(*children));
+        uint32_t(*children)[2] = calloc(entries ? entries : 1, sizeof(*children));
         if (!children)
                 return CAIRN_ENOMEM;
         struct tenant_sums *tenants = calloc(CAIRN_TENANTS_MAX, sizeof(*tenants));

@@ -433,5 +433,6 @@ void cairn_table_replace(struct cairn_table *table, struct cairn_block *ghost,
         table->index[at] = slot_make(table, hash, block);
         block->children = ghost->children;
         block->children_ram = ghost->children_ram;
+        block->children_visible = ghost->children_visible;
         cairn_table_entry_free(table, ghost);
 }

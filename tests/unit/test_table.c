@@ -158,6 +158,7 @@ Test(table, ghost_hands_its_children_over)
         ghost->flags |= CAIRN_BLOCK_GHOST;
         ghost->children = 3;
         ghost->children_ram = 2;
+        ghost->children_visible = 1;
         cairn_table_insert(&table, ghost);
         struct cairn_block *block = cairn_table_entry(&table, false);
         block->key = key_of(1);
@@ -165,6 +166,7 @@ Test(table, ghost_hands_its_children_over)
         cr_assert_eq(cairn_table_find(&table, 0, &block->key), block);
         cr_assert_eq(block->children, 3);
         cr_assert_eq(block->children_ram, 2);
+        cr_assert_eq(block->children_visible, 1);
         cairn_table_finish(&table);
 }
 
