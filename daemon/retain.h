@@ -131,6 +131,9 @@ bool cairn_retain_check(struct cairn_retain *r);
 // retain_audit.c: records of what was chosen, once it holds: the score is the mass held on average;
 // numbers: rows kept, rows removed, the lowest head's mass, the seed.
 void cairn_retain_audit(const struct cairn_retain *r);
+// After a demote: the worker holds what stays, and landmarks, value codes and coded rows answer for
+// the others, so that the blocks' raw rows need no RAM (but where the context itself reads them).
+void cairn_retain_cool(const struct cairn_retain *r);
 
 // retain.c. `on_done` runs on the loop once, when the work has ended: see `status`.
 int cairn_retain_start(struct cairn_retain *r, void (*on_done)(struct cairn_retain *retain));

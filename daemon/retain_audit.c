@@ -62,3 +62,19 @@ void cairn_retain_audit(const struct cairn_retain *r)
                 cairn_request_audit(r->request, &record);
         }
 }
+
+void cairn_retain_cool(const struct cairn_retain *r)
+{
+        const struct cairn_chain *chain = r->context->chain;
+        const struct cairn_audit_record cause = {.action = CAIRN_AUDIT_DEMOTE,
+                                                 .reason = CAIRN_AUDIT_RETENTION,
+                                                 .tenant = r->request->session->tenant,
+                                                 .context = r->context->id,
+                                                 .policy = "nacl",
+                                                 .request = r->request->id,
+                                                 .connection = r->request->session->connection};
+
+        if (chain)
+                (void)cairn_store_demote(r->request->server->store, chain->blocks, chain->count,
+                                         &cause);
+}

@@ -94,6 +94,8 @@ static void finish_retain(struct cairn_retain *r)
                 return;
         }
         cairn_retain_audit(r);
+        if (!r->drop)
+                cairn_retain_cool(r);
         (void)cairn_retain_layout(r->layers_count, kv_heads, reply.kept, &layout); // it fits
         reply.tokens = r->tokens;
         reply.result_bytes = layout.total_bytes;

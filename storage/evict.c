@@ -242,6 +242,40 @@ uint64_t cairn_store_drop_ram(struct cairn_store *store)
         return before - cairn_ram_used_bytes(store->ram);
 }
 
+uint32_t cairn_store_demote(struct cairn_store *store, struct cairn_block *const *blocks,
+                            uint32_t count, const struct cairn_audit_record *cause)
+{
+        uint32_t left = 0;
+        for (uint32_t i = 0; i < count; i++) {
+                struct cairn_block *block = blocks[i];
+                struct cairn_resident *resident = block->resident;
+                if (!resident || resident->parts[0].state != CAIRN_PART_READY || block->holds > 1 ||
+                    block->tenant != cause->tenant)
+                        continue;
+                if (resident->parts[0].pins > 0 || !cairn_block_is(block, CAIRN_BLOCK_STORED) ||
+                    cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_PURGE)) {
+                        resident->cold = true;
+                        cairn_block_refresh(store, block);
+                        continue;
+                }
+                struct cairn_audit_record record;
+                cairn_audit_describe(store, block, cause->action, cause->reason, &record);
+                memcpy(record.policy, cause->policy, sizeof(record.policy));
+                record.context = cause->context;
+                record.request = cause->request;
+                record.connection = cause->connection;
+                record.tier_from = CAIRN_TIER_RAM;
+                record.tier_to = CAIRN_TIER_NVME;
+                record.bytes = resident->space->layout.part_bytes[0];
+                cairn_block_owner(store, block)->demoted++;
+                cairn_audit_emit(store, &record);
+                cairn_part_drop(store, block, 0);
+                cairn_block_refresh(store, block);
+                left++;
+        }
+        return left;
+}
+
 bool cairn_evict_ram_to_quota(struct cairn_store *store, struct cairn_tenant *tenant)
 {
         while (over_quota(tenant, 0)) {

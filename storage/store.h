@@ -327,6 +327,12 @@ void cairn_store_delete(struct cairn_store *store, uint32_t space, const struct 
 // Drops clean RAM copies that nobody pins (tests, and `cairnctl` when asked). Returns the bytes
 // freed.
 uint64_t cairn_store_drop_ram(struct cairn_store *store);
+// The caller, who holds these blocks once each, needs no RAM for their RAW parts any more: copies
+// that are clean, pinned by nobody and held by nobody else leave RAM, the others are the first to
+// go. Other tenants' blocks stay. A demotion's record each, with action, reason, tenant, policy,
+// request, connection and context from `cause`. Returns how many left.
+uint32_t cairn_store_demote(struct cairn_store *store, struct cairn_block *const *blocks,
+                            uint32_t count, const struct cairn_audit_record *cause);
 
 // ---- tenants ----
 

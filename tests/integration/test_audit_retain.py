@@ -14,6 +14,11 @@ class RetainAudit(test_retain.RetainCase):
                              capture_output=True, text=True, check=True).stdout
         return json.loads(out)["records"]
 
+    def ram_bytes(self, space):
+        out = subprocess.run([CAIRNCTL, "--socket", self.daemon.socket, "--json", "blocks", "--space", str(space)],
+                             capture_output=True, text=True, check=True).stdout
+        return {b["key"]: b["ram_bytes"] for b in json.loads(out)["blocks"]}
+
     def test_a_retain_is_one_record_and_a_drop_one_more_a_layer(self):
         rows = test_retain.Rows(test_retain.raw_space(), 500, np.random.default_rng(5))
         before = len(self.records("retain")), len(self.records("drop"))
@@ -35,6 +40,38 @@ class RetainAudit(test_retain.RetainCase):
             self.assertEqual([r["layer"] for r in drops], list(range(rows.space.layers)))
             self.assertEqual(sum(r["count"] for r in drops), reply.get(2))
             self.assertEqual(len(self.records("retain")), before[0] + 2)
+
+    def test_a_demote_takes_raw_rows_out_of_ram(self):
+        space = test_retain.raw_space(landmark_bits=2, value_bits=2, k_codec=Q8, v_codec=Q8, run_tokens=16)
+        rows = test_retain.Rows(space, 320, np.random.default_rng(8))
+        keys = [key("cooled", space.fingerprint(), i) for i in range(20)]
+        packed = b"".join(rows.packed(16 * i, 16) for i in range(20))
+        with self.daemon.connect() as c, self.daemon.connect() as other:
+            number = c.open_space(space)
+            c.put(number, keys, packed, fields={2: 1})
+            context = self.open(c, number, keys)
+            held = other.call(LOOKUP, message({1: other.open_space(space), 2: keys[0], 3: 60000}))
+            self.assertEqual(held.get(1), 1)
+            whole = self.ram_bytes(number)
+            self.assertEqual(len(whole), len(keys))
+            before = len(self.records("demote"))
+            (kept, _), reply = self.retain(c, context, rows)
+            self.assertGreater(reply.get(2), 0)
+            cooled = self.ram_bytes(number)
+            self.assertEqual(cooled[keys[0].hex()], whole[keys[0].hex()], "somebody else holds it")
+            for k in keys[1:]:
+                self.assertLessEqual(cooled[k.hex()], whole[k.hex()] - space.bytes())
+                self.assertGreater(cooled[k.hex()], 0, "its codes are gone")
+            demoted = self.records("demote")[before:]
+            self.assertEqual(sorted(r["key"] for r in demoted), sorted(k.hex() for k in keys[1:]))
+            for r in demoted:
+                self.assertEqual((r["reason"], r["policy"], r["context"], r["tier_from"], r["tier_to"], r["bytes"] >= space.bytes()),
+                                 ("retention", "nacl", context, "ram", "nvme", True))
+            for layer in range(space.layers):
+                found = self.everything(c, context, rows, layer)
+                for head in range(space.kv_heads):
+                    self.assertEqual(len(found.chosen(head)), rows.tokens)
+            self.assertEqual(c.get(number, keys).payload, packed)
 
     def test_the_same_retain_twice_chooses_the_same(self):
         rows = test_retain.Rows(test_retain.raw_space(), 500, np.random.default_rng(6))
