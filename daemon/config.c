@@ -11,6 +11,7 @@
 #include "daemon/address.h"
 #include "daemon/config_table.h"
 #include "daemon/log.h"
+#include "daemon/tuning.h"
 #include "proto/status.h"
 
 #define REFUSE(ret_text, ...) \
@@ -434,6 +435,10 @@ static int resolve_tenants(struct cairn_config *config, char *ret_text)
         if (cairn_quotas_parse(config->quotas, &config->tenants_named, config->ram_bytes,
                                config->nvme_bytes, &config->quota_table, why) != CAIRN_OK)
                 return REFUSE(ret_text, "configuration: quotas: %.400s", why);
+        if (!cairn_tuning_target(config->retain_targets, NULL, NULL))
+                return REFUSE(ret_text,
+                              "configuration: retain_targets: give models and their targets in "
+                              "thousandths below 1000, like Qwen2.5-Coder-0.5B=990");
         return CAIRN_OK;
 }
 

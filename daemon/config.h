@@ -77,6 +77,7 @@ struct cairn_config {
         uint64_t verify_rate; // bytes a second
         uint64_t audit_bytes;
         uint64_t retain_target_permille; // 0: no auto-tuning
+        const char *retain_targets;      // of single models
         uint64_t log_format;             // 1: JSON
         uint64_t slow_request_ms;
         const char *metrics_address;

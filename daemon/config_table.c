@@ -131,6 +131,10 @@ const struct cairn_config_key cairn_config_keys[] = {
      "what share that takes, and the daemon follows them within 2 % to 50 % of the tokens. 0: the "
      "paper's shares.",
      LIVE},
+    {"retain_targets", CAIRN_CONFIG_TEXT, 0, AT(retain_targets), "", 0, 0, NULL,
+     "The same for the spaces of single models, by the model's name, like "
+     "Qwen2.5-Coder-0.5B=990, SmolLM2-135M=0: these go before retain_target_permille.",
+     LIVE},
     {"sandbox", CAIRN_CONFIG_BOOL, 0, AT(sandbox), "yes", 0, 1, NULL,
      "Give up other files (Landlock) and system calls (seccomp) that are not needed, where the "
      "kernel has that.",

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "policy/retention/plan.h"
 #include "policy/retention/tune.h"
@@ -20,6 +21,10 @@ struct cairn_tuning {
         struct cairn_tune state[CAIRN_SPACES_MAX];
         struct cairn_tune_decision last[CAIRN_SPACES_MAX];
 };
+
+// Targets of spaces in thousandths, by model: "Qwen2.5-Coder-0.5B=990, SmolLM2-135M=950". False:
+// `model` is not among them. With model NULL: whether the text is a list of targets at all.
+bool cairn_tuning_target(const char *text, const char *model, uint32_t *ret_permille);
 
 // A Plan's heads: takes the share that they needed for the target. Logs a move.
 void cairn_tuning_observe(struct cairn_server *server, const struct cairn_space_entry *entry,

@@ -157,5 +157,27 @@ class TunedRetain(test_retain.RetainCase):
             self.assertIn("share", out)
 
 
+class TunedModels(test_retain.RetainCase):
+    flags = dict(ram_bytes="128MiB", context_bytes="64MiB", retain_targets="other=990, test=900,third=0")
+
+    def test_a_space_has_the_target_of_its_model(self):
+        for model, tuned in (("test", True), ("third", False), ("fourth", False)):
+            rows = test_retain.Rows(test_retain.raw_space(model=model), 600, np.random.default_rng(8))
+            with self.daemon.connect() as c:
+                context = self.context(c, rows, "tuned", 20)
+                for _ in range(4):
+                    plan = self.ask(c, test_retain.PLAN, context, rows, {5: F64bits(0.9)})
+                    self.assertEqual(plan.status, OK, plan.text)
+                reply = self.ask(c, test_retain.RETAIN, context, rows, {7: 1})
+                share = reply.get(1) / (reply.get(1) + reply.get(2))
+                (self.assertGreater if tuned else self.assertLess)(share, 0.25, model)
+
+    def test_lists_that_are_none_are_refused(self):
+        for text in ("test", "=900", "test=", "test=1000", "test=-1", "test=9x", "test 900"):
+            done = subprocess.run([CAIRND, "--check-config", "--retain-targets", text], capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0, text)
+            self.assertIn("retain_targets", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()
