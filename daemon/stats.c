@@ -9,6 +9,7 @@
 #include "daemon/clock.h"
 #include "daemon/server.h"
 #include "daemon/stats_walk.h"
+#include "policy/eviction/eviction.h"
 #include "proto/status.h"
 
 enum {
@@ -306,6 +307,21 @@ static void give_latency(const struct cairn_stats_walk *walk, uint32_t kind,
         walk->visit(walk->arg, &sample);
 }
 
+// Counters of evictions carry no policy, since a daemon has one: a query joins them with this.
+static void give_policies(const struct cairn_stats_walk *walk, const struct cairn_server *server)
+{
+        static const char *const admissions[] = {[CAIRN_CONFIG_ALWAYS] = "always",
+                                                 [CAIRN_CONFIG_SECOND_USE] = "second-use",
+                                                 [CAIRN_CONFIG_TINYLFU] = "tinylfu"};
+        char labels[LABEL_BYTES];
+
+        (void)snprintf(labels, sizeof(labels), "eviction=\"%s\",admission=\"%s\"",
+                       cairn_eviction_name(server->config->eviction),
+                       admissions[server->config->admission]);
+        cairn_stats_give(walk, "cairn_policy_info", "gauge", "1; the policies are in the labels.",
+                         labels, 1);
+}
+
 void cairn_stats_visit(const struct cairn_server *server, bool spaces, cairn_stats_visitor visit,
                        void *arg)
 {
@@ -316,6 +332,7 @@ void cairn_stats_visit(const struct cairn_server *server, bool spaces, cairn_sta
         cairn_store_stats(server->store, &stats);
         cairn_stats_give(&walk, "cairn_build_info", "gauge", "1; the version is in the label.",
                          "version=\"" CAIRN_VERSION "\"", 1);
+        give_policies(&walk, server);
         give_numbers(&walk, own_numbers, COUNT(own_numbers), c);
         give_numbers(&walk, store_numbers, COUNT(store_numbers), &stats);
         give_tiers(&walk, &stats);

@@ -136,6 +136,10 @@ class Numbers(unittest.TestCase):
         self.assertGreater(got["cairn_retrieve_mass_held_sum"], 0.999)
         self.assertLess(got["cairn_retrieve_mass_held_sum"], 2)
 
+    def test_policies_are_named(self):
+        self.start(eviction="s3fifo", admission="tinylfu")
+        self.assertEqual(self.numbers()['cairn_policy_info{eviction="s3fifo",admission="tinylfu"}'], 1)
+
     def test_misses_of_what_was_evicted(self):
         self.start(ram_bytes="4MiB", nvme_bytes="8MiB", slab_bytes="4MiB")
         with self.daemon.connect() as c:
