@@ -19,4 +19,14 @@ static inline uint64_t cairn_clock_ms(void)
         return cairn_clock_ns() / 1000000u;
 }
 
+// Since 1970, and it may step: to be written down for people, in the audit and on holds; nothing
+// is decided by it.
+static inline uint64_t cairn_clock_wall_ms(void)
+{
+        struct timespec now;
+
+        (void)clock_gettime(CLOCK_REALTIME, &now); // cannot fail for this clock
+        return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/clock.h"
 #include "daemon/connection.h"
 #include "daemon/quota.h"
 #include "daemon/serve.h"
@@ -278,14 +279,6 @@ static void on_hold_changed(void *arg, int status)
         cairn_request_reply(op->request, &reply);
 }
 
-static uint64_t wall_ms(void)
-{
-        struct timespec now;
-
-        (void)clock_gettime(CLOCK_REALTIME, &now); // cannot fail
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 // What it is on. False: answered.
 static bool read_scope(struct cairn_request *request, const Cairn__SetHoldRequest *message,
                        struct cairn_hold *hold)
@@ -307,7 +300,7 @@ static bool read_scope(struct cairn_request *request, const Cairn__SetHoldReques
         hold->space = message->space;
         if (chain)
                 memcpy(hold->key.bytes, message->key.data, CAIRN_KEY_BYTES);
-        hold->since_ms = wall_ms();
+        hold->since_ms = cairn_clock_wall_ms();
         return true;
 }
 

@@ -277,11 +277,8 @@ static uint64_t store_clock(void *clock)
 
 static uint64_t store_wall_clock(void *arg)
 {
-        struct timespec now;
-
         (void)arg;
-        (void)clock_gettime(CLOCK_REALTIME, &now); // cannot fail for this clock
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+        return cairn_clock_wall_ms();
 }
 
 static void on_store_warning(void *arg, const char *text)

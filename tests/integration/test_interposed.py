@@ -180,15 +180,19 @@ class Interposed(unittest.TestCase):
 
 
 class Clocks(unittest.TestCase):
-    def test_case_42_only_the_log_reads_the_wall_clock(self):
-        """Nothing that decides may ask for a clock that steps."""
+    def test_case_42_the_wall_clock_is_written_down_and_decides_nothing(self):
+        """The log reads it, and clock.h for the times in the audit, of holds: nobody else may ask for a clock that steps."""
         found = []
         for folder in ("proto", "policy", "storage", "daemon", "client/src"):
             for path in glob.glob(os.path.join(ROOT, folder, "**", "*.[ch]"), recursive=True):
                 with open(path, encoding="utf-8") as source:
                     if re.search(r"CLOCK_REALTIME|CLOCK_TAI|\bgettimeofday\(|[^_a-z]time\((NULL|0|&)", source.read()):
                         found.append(os.path.relpath(path, ROOT))
-        self.assertEqual(found, ["daemon/log.c"])
+        self.assertEqual(sorted(found), ["daemon/clock.h", "daemon/log.c"])
+        users = subprocess.run(["grep", "-rlE", "cairn_clock_wall_ms|wall_ms\\(", "daemon", "storage", "policy"], cwd=ROOT,
+                               capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(sorted(users), ["daemon/clock.h", "daemon/serve_tenant.c", "daemon/server.c", "storage/audit.c",
+                                         "storage/recover.c"])
 
 
 if __name__ == "__main__":
