@@ -152,6 +152,27 @@ static enum cairn_audit_reason reason_of(const struct cairn_block *block, bool o
         return CAIRN_AUDIT_CAPACITY;
 }
 
+// Whether nothing in the block's own state keeps the part in RAM.
+static bool may_leave(const struct cairn_block *block, uint32_t part)
+{
+        const struct cairn_part_ram *ram = &block->resident->parts[part];
+        return ram->state == CAIRN_PART_READY && ram->pins == 0 &&
+               !cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_PURGE);
+}
+
+// Drops a RAM copy that NVMe keeps; what the record says of tiers and bytes is set here.
+static void demote(struct cairn_store *store, struct cairn_block *block, uint32_t part,
+                   struct cairn_audit_record *record)
+{
+        record->tier_from = CAIRN_TIER_RAM;
+        record->tier_to = CAIRN_TIER_NVME;
+        record->bytes = block->resident->space->layout.part_bytes[part];
+        cairn_block_owner(store, block)->demoted++;
+        cairn_audit_emit(store, record);
+        cairn_part_drop(store, block, part);
+        cairn_block_refresh(store, block);
+}
+
 static void let_go(struct cairn_store *store, const struct choice *choice, bool own)
 {
         struct cairn_block *block = choice->resident->block;
@@ -161,20 +182,16 @@ static void let_go(struct cairn_store *store, const struct choice *choice, bool 
         struct cairn_audit_record record;
         cairn_audit_describe(store, block, stored ? CAIRN_AUDIT_DEMOTE : CAIRN_AUDIT_EVICT, reason,
                              &record);
-        record.tier_from = CAIRN_TIER_RAM;
-        record.tier_to = stored ? CAIRN_TIER_NVME : CAIRN_TIER_NONE;
-        record.bytes = choice->resident->space->layout.part_bytes[choice->part];
         explain(store, choice, &record);
         store->stats.evicted_ram++;
         // What the policy did not choose teaches it nothing.
         cairn_eviction_remove(&ram->node, choice->class == CLASS_POLICY ? CAIRN_EVICTION_EVICTED
                                                                         : CAIRN_EVICTION_REMOVED);
         if (stored) {
-                choice->tenant->demoted++;
-                cairn_audit_emit(store, &record);
-                cairn_part_drop(store, block, choice->part);
-                cairn_block_refresh(store, block);
+                demote(store, block, choice->part, &record);
         } else {
+                record.tier_from = CAIRN_TIER_RAM;
+                record.tier_to = CAIRN_TIER_NONE;
                 record.bytes = choice->resident->space->layout.slot_bytes;
                 cairn_block_forget(store, block, NULL, &record);
         }
@@ -252,8 +269,7 @@ uint32_t cairn_store_demote(struct cairn_store *store, struct cairn_block *const
                 if (!resident || resident->parts[0].state != CAIRN_PART_READY || block->holds > 1 ||
                     block->tenant != cause->tenant)
                         continue;
-                if (resident->parts[0].pins > 0 || !cairn_block_is(block, CAIRN_BLOCK_STORED) ||
-                    cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_PURGE)) {
+                if (!may_leave(block, 0) || !cairn_block_is(block, CAIRN_BLOCK_STORED)) {
                         resident->cold = true;
                         cairn_block_refresh(store, block);
                         continue;
@@ -264,13 +280,7 @@ uint32_t cairn_store_demote(struct cairn_store *store, struct cairn_block *const
                 record.context = cause->context;
                 record.request = cause->request;
                 record.connection = cause->connection;
-                record.tier_from = CAIRN_TIER_RAM;
-                record.tier_to = CAIRN_TIER_NVME;
-                record.bytes = resident->space->layout.part_bytes[0];
-                cairn_block_owner(store, block)->demoted++;
-                cairn_audit_emit(store, &record);
-                cairn_part_drop(store, block, 0);
-                cairn_block_refresh(store, block);
+                demote(store, block, 0, &record);
                 left++;
         }
         return left;
@@ -327,9 +337,7 @@ enum place {
 static enum place place_of(const struct cairn_block *block, uint32_t part, uint8_t *ret_heap,
                            uint64_t *ret_key)
 {
-        const struct cairn_part_ram *ram = &block->resident->parts[part];
-        if (ram->state != CAIRN_PART_READY || ram->pins > 0 ||
-            cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_PURGE))
+        if (!may_leave(block, part))
                 return PLACE_NONE;
         *ret_heap = CAIRN_HEAP_REST;
         *ret_key = block->used;

@@ -360,11 +360,6 @@ uint64_t cairn_ram_backed_bytes(const struct cairn_ram *ram)
         return ram->backed_bytes;
 }
 
-uint64_t cairn_ram_limit_bytes(const struct cairn_ram *ram)
-{
-        return ram->limit_bytes;
-}
-
 void cairn_ram_place(const struct cairn_ram *ram, const struct cairn_ram_slot *slot,
                      struct cairn_ram_place *ret_place)
 {

@@ -45,7 +45,6 @@ bool cairn_ram_possible(const struct cairn_ram *ram, uint64_t bytes);
 uint64_t cairn_ram_used_bytes(const struct cairn_ram *ram); // of slots in use
 uint64_t cairn_ram_backed_bytes(
     const struct cairn_ram *ram); // and of kept slots and tables: <= limit
-uint64_t cairn_ram_limit_bytes(const struct cairn_ram *ram);
 // Takes kept slots one after the other, to overwrite and free them again: *segment 0 and *left
 // UINT32_MAX at first. False: that was all of them.
 bool cairn_ram_take_kept(struct cairn_ram *ram, uint32_t *segment, uint32_t *left,

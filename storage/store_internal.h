@@ -418,7 +418,6 @@ struct cairn_block *cairn_block_child_count(struct cairn_store *store, struct ca
 bool cairn_block_closes_circle(const struct cairn_store *store, const struct cairn_block *block);
 void cairn_block_child_add(struct cairn_store *store, struct cairn_block *block);
 void cairn_block_child_remove(struct cairn_store *store, struct cairn_block *block);
-void cairn_block_stored(struct cairn_store *store, struct cairn_block *block, bool stored);
 void cairn_block_set_flag(struct cairn_store *store, struct cairn_block *block, uint32_t flag,
                           bool on);
 // After any change of pins, holds, flags, children: puts it into the heaps or takes it out; frees
