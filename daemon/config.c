@@ -11,6 +11,7 @@
 #include "daemon/address.h"
 #include "daemon/config_table.h"
 #include "daemon/log.h"
+#include "daemon/numa.h"
 #include "daemon/tuning.h"
 #include "proto/status.h"
 
@@ -442,6 +443,33 @@ static int resolve_tenants(struct cairn_config *config, char *ret_text)
         return CAIRN_OK;
 }
 
+// Where threads run and memory lies, and how many scorers that makes.
+static int resolve_processors(struct cairn_config *config, char *ret_text)
+{
+        const struct cairn_cpu_list *nodes = &config->numa_node_list;
+        uint64_t most = cairn_config_scorers_default();
+
+        if (cairn_cpu_list_parse(config->scorer_cpus, &config->scorer_cpu_list) != CAIRN_OK)
+                return REFUSE(ret_text,
+                              "configuration: scorer_cpus = \"%.128s\": give numbers and ranges, "
+                              "each processor once, like 0,2-5",
+                              config->scorer_cpus);
+        if (cairn_cpu_list_parse(config->numa_nodes, &config->numa_node_list) != CAIRN_OK)
+                return REFUSE(ret_text,
+                              "configuration: numa_nodes = \"%.128s\": give numbers and ranges, "
+                              "each memory node once, like 0 or 0-1",
+                              config->numa_nodes);
+        if (nodes->count > 0) {
+                if (cairn_numa_processors(nodes, &config->numa_cpus, ret_text) != CAIRN_OK)
+                        return CAIRN_EINVAL;
+                most = config->numa_cpus.count > 1 ? config->numa_cpus.count - 1 : 1;
+        }
+        if (config->scorers == 0)
+                config->scorers =
+                    config->scorer_cpu_list.count > 0 ? config->scorer_cpu_list.count : most;
+        return CAIRN_OK;
+}
+
 int cairn_config_resolve(struct cairn_config *config, char *ret_text)
 {
         struct cairn_address address;
@@ -485,14 +513,5 @@ int cairn_config_resolve(struct cairn_config *config, char *ret_text)
                               config->metrics_address);
         if (config->socket[0] == '\0')
                 return REFUSE(ret_text, "configuration: socket is empty; name a path");
-        if (cairn_cpu_list_parse(config->scorer_cpus, &config->scorer_cpu_list) != CAIRN_OK)
-                return REFUSE(ret_text,
-                              "configuration: scorer_cpus = \"%.128s\": give numbers and ranges, "
-                              "each processor once, like 0,2-5",
-                              config->scorer_cpus);
-        if (config->scorers == 0)
-                config->scorers = config->scorer_cpu_list.count > 0
-                                      ? config->scorer_cpu_list.count
-                                      : cairn_config_scorers_default();
-        return CAIRN_OK;
+        return resolve_processors(config, ret_text);
 }

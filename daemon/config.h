@@ -58,7 +58,10 @@ struct cairn_config {
         uint64_t scorers;
         const char *scorer_cpus;
         struct cairn_cpu_list scorer_cpu_list; // what it names
-        uint64_t scratch_bytes;                // of each scorer
+        const char *numa_nodes;
+        struct cairn_cpu_list numa_node_list; // what it names
+        struct cairn_cpu_list numa_cpus;      // processors of these that may be used
+        uint64_t scratch_bytes;               // of each scorer
         uint64_t queue_depth;
         uint64_t ack; // enum cairn_ack: what puts get at least
         uint64_t commit_delay_us;

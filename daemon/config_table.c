@@ -65,11 +65,17 @@ const struct cairn_config_key cairn_config_keys[] = {
      "it.",
      LIVE},
     {"scorers", CAIRN_CONFIG_COUNT, 0, AT(scorers), "auto", 1, 1024, NULL,
-     "Threads that copy, encode and score (auto: cores less one, or one each of scorer_cpus).",
+     "Threads that copy, encode and score (auto: cores, of numa_nodes if named, less one; or one "
+     "each of scorer_cpus).",
      FIXED},
     {"scorer_cpus", CAIRN_CONFIG_TEXT, 0, AT(scorer_cpus), "", 0, 0, NULL,
      "Processors that scorers run on, like 0,2-5: each scorer on one, in this order, over and over "
      "(empty: wherever the kernel puts them). Name those of the memory node of the GPU.",
+     FIXED},
+    {"numa_nodes", CAIRN_CONFIG_TEXT, 0, AT(numa_nodes), "", 0, 0, NULL,
+     "Memory nodes, like 0 or 0-1: all threads run on their processors (scorers where scorer_cpus "
+     "says, if it does) and memory comes from them alone, so that codes lie where they are scored "
+     "(empty: wherever the kernel puts both). Name that of the GPU.",
      FIXED},
     {"scratch_bytes", CAIRN_CONFIG_BYTES, 0, AT(scratch_bytes), "1GiB", 16 * MIB, 1 * TIB, NULL,
      "Bound of the working memory of each scorer: what a search of one long context may take.",

@@ -7,6 +7,7 @@
 #include "daemon/audit_offline.h"
 #include "daemon/config.h"
 #include "daemon/log.h"
+#include "daemon/numa.h"
 #include "daemon/server.h"
 #include "daemon/verify_offline.h"
 #include "policy/landmark/landmark.h"
@@ -18,11 +19,18 @@ enum {
 
 static int run(struct cairn_config *config)
 {
+        char text[CAIRN_TEXT_BYTES_MAX];
+
         cairn_log_init((enum cairn_log_level)config->log_level);
         cairn_log_set_json(config->log_format == 1);
         if (cairn_isa_choose(config->isa) != CAIRN_OK) {
                 cairn_log(CAIRN_LOG_ERROR, "leave isa empty, or name another",
                           "this machine or build has no kernels \"%s\"", config->isa);
+                return EXIT_CONFIGURATION;
+        }
+        if (config->numa_node_list.count > 0 &&
+            cairn_numa_stay(&config->numa_node_list, &config->numa_cpus, text) != CAIRN_OK) {
+                cairn_log(CAIRN_LOG_ERROR, NULL, "%s", text);
                 return EXIT_CONFIGURATION;
         }
         return cairn_server_run(config);

@@ -15,6 +15,15 @@ def run(*flags, **more):
     return subprocess.run([CAIRND, *flags], capture_output=True, text=True, timeout=60 * SLOW, **more)
 
 
+def numbers(text):
+    """The set that the kernel writes as 0-3,8."""
+    ranges = [[int(n) for n in (part.split("-") * 2)[:2]] for part in text.strip().split(",")]
+    return {n for first, last in ranges for n in range(first, last + 1)}
+
+
+NUMA = unittest.skipUnless(os.path.exists("/sys/devices/system/node/node0/cpulist"), "a kernel without memory nodes")
+
+
 class Sockets(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="cairn-test-")
@@ -236,6 +245,43 @@ class Configuration(unittest.TestCase):
             result = run("--socket", directory + "/s", "--data-dir", directory + "/d", "--scorer-cpus", "1023")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("scorer_cpus", result.stderr)
+
+    def cpus_of_node_0(self):
+        with open("/sys/devices/system/node/node0/cpulist") as file:
+            return numbers(file.read()) & os.sched_getaffinity(0)
+
+    @NUMA
+    def test_numa_nodes(self):
+        cpus = self.cpus_of_node_0()
+        daemon = Daemon(scorers="2", numa_nodes="0")
+        self.addCleanup(daemon.stop)
+        with daemon.connect() as c:  # everything that serves runs there, under the sandbox too
+            self.assertEqual(c.call(PING).status, OK)
+        tasks = f"/proc/{daemon.process.pid}/task"
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/status") as status:
+                allowed = next(line for line in status if line.startswith("Cpus_allowed_list:"))
+                self.assertEqual(numbers(allowed.split()[1]), cpus)
+            with open(f"{tasks}/{task}/numa_maps") as maps:
+                self.assertTrue(all(line.split()[1] == "bind:0" for line in maps))
+
+    def test_numa_nodes_that_are_not_there(self):
+        for wrong, why in (("7", "no memory node 7"), ("0,1023", "no memory node 1023"), ("0,0", "each memory node once"),
+                           ("gpu", "each memory node once")):
+            for check in (["--check-config"], []):
+                with tempfile.TemporaryDirectory() as directory:
+                    result = run(*check, "--socket", directory + "/s", "--data-dir", directory + "/d", "--numa-nodes", wrong)
+                self.assertEqual(result.returncode, 78, wrong)
+                self.assertIn("numa_nodes", result.stderr)
+                self.assertIn(why, result.stderr)
+
+    @NUMA
+    def test_numa_nodes_count_their_processors(self):
+        cores = sorted(self.cpus_of_node_0())
+        self.assertIn(f"scorers = auto ; {max(1, len(cores) - 1)} ", run("--dump-config", "--numa-nodes", "0").stdout)
+        text = subprocess.run(["taskset", "-c", str(cores[0]), CAIRND, "--dump-config", "--numa-nodes", "0"],
+                              capture_output=True, text=True, timeout=60 * SLOW).stdout
+        self.assertIn("scorers = auto ; 1 ", text)
 
     def test_case_38_a_misspelt_key(self):
         result = run("--ram-byte", "1GiB")
