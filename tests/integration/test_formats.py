@@ -216,9 +216,14 @@ class OldProcessors(unittest.TestCase):
 
         daemon = Emulated(ram_bytes="16MiB", nvme_bytes="64MiB", scratch_bytes="16MiB", context_bytes="16MiB")
         self.addCleanup(shutil.rmtree, daemon.directory, ignore_errors=True)
-        self.addCleanup(daemon.kill)  # qemu-user itself may fall over where threads end
+        self.addCleanup(daemon.kill)
         self.assertTrue(daemon.log("kernels scalar"))
         self.assertEqual(self.answers(daemon), wanted)
+        # Not by SIGTERM: qemu-user 7.2 hands an x86-64 signal handler a stack that is not aligned to 16 bytes (of any
+        # program; not so on arm64), and libuv's falls over it.
+        with daemon.connect() as c:
+            self.assertEqual(c.call(wire.DRAIN).status, OK)
+        self.assertEqual(daemon.process.wait(60), 0)
 
 
 if __name__ == "__main__":
