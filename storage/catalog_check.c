@@ -5,6 +5,7 @@
 #include <lmdb.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 
 #include "proto/status.h"
 #include "storage/catalog_file.h"
+#include "storage/catalog_pages.h"
 #include "storage/catalog_record.h"
 
 enum {
@@ -50,6 +52,17 @@ static bool check_meta(MDB_txn *txn, MDB_dbi dbi)
                cairn_record_meta_read(value.mv_data, value.mv_size, &meta) != CAIRN_ECORRUPT;
 }
 
+// Its pages, before LMDB follows them.
+static bool check_pages(const char *path, uint64_t size_bytes)
+{
+        int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+                return false;
+        void *bytes = mmap(NULL, size_bytes, PROT_READ, MAP_SHARED, fd, 0);
+        close(fd);
+        return bytes != MAP_FAILED && cairn_catalog_pages_sound(bytes, size_bytes);
+}
+
 static bool check_file(const char *path, uint64_t size_bytes)
 {
         MDB_env *env;
@@ -57,6 +70,8 @@ static bool check_file(const char *path, uint64_t size_bytes)
         MDB_dbi dbi;
         MDB_envinfo info;
         MDB_stat stat;
+        if (!check_pages(path, size_bytes))
+                return false;
         if (mdb_env_create(&env) != 0 || mdb_env_set_maxdbs(env, CAIRN_CATALOG_DATABASES) != 0 ||
             mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0600) !=
                 0 ||
