@@ -1,9 +1,8 @@
-// The table of keys, and the ways values get in and out. Parsing of units: config_value.c.
+// The ways values get in and out. The table of keys: config_table.c; the file: config_file.c.
 #include "daemon/config.h"
 
 #include <assert.h>
 #include <ctype.h>
-#include <ini.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -208,51 +207,6 @@ int cairn_config_set(struct cairn_config *config, const char *name, const char *
         free(config->texts[index]);
         config->texts[index] = copy_text(value);
         config->sources[index] = source;
-        return CAIRN_OK;
-}
-
-// ---- the file ----
-
-struct file_reader {
-        struct cairn_config *config;
-        char *text;
-        bool refused;
-};
-
-static int on_entry(void *arg, const char *section, const char *name, const char *value)
-{
-        struct file_reader *reader = arg;
-
-        if (reader->refused)
-                return 0; // the first complaint is the one to show
-        if (section[0] != '\0' && strcmp(section, "cairnd") != 0) {
-                (void)snprintf(reader->text, CAIRN_TEXT_BYTES_MAX,
-                               "configuration: no section \"%.64s\"; use [cairnd] or none",
-                               section);
-                reader->refused = true;
-                return 0;
-        }
-        reader->refused = cairn_config_set(reader->config, name, value, CAIRN_CONFIG_FILE,
-                                           reader->text) != CAIRN_OK;
-        return reader->refused ? 0 : 1;
-}
-
-int cairn_config_read_file(struct cairn_config *config, const char *path, char *ret_text)
-{
-        struct file_reader reader = {.config = config, .text = ret_text};
-        int line = ini_parse(path, on_entry, &reader);
-
-        if (reader.refused) {
-                size_t used = strlen(ret_text);
-
-                (void)snprintf(ret_text + used, CAIRN_TEXT_BYTES_MAX - used, " [%s:%d]", path,
-                               line);
-                return CAIRN_EINVAL;
-        }
-        if (line < 0)
-                return REFUSE(ret_text, "configuration: cannot read %s; check the path", path);
-        if (line > 0)
-                return REFUSE(ret_text, "configuration: %s:%d is no \"key = value\"", path, line);
         return CAIRN_OK;
 }
 

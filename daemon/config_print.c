@@ -8,7 +8,8 @@
 
 enum {
         TYPE_BYTES = 128,
-        EXAMPLE_COLUMNS = 100
+        EXAMPLE_COLUMNS = 100,
+        PIECE_COLUMNS = 120 // with name and source less than a line of the file may have
 };
 
 const char *cairn_config_source_name(enum cairn_config_source source)
@@ -85,12 +86,45 @@ bool cairn_config_setting(const struct cairn_config *config, size_t i,
         return true;
 }
 
+// How much of a value goes into a line: a line of the file must not end or begin with what its
+// reader leaves out.
+static size_t piece_of(const char *value)
+{
+        size_t size = strlen(value);
+
+        if (size <= PIECE_COLUMNS)
+                return size;
+        for (size_t n = PIECE_COLUMNS; n > PIECE_COLUMNS / 2; n--) {
+                if (!strchr(" \t", value[n - 1]) && !strchr(" \t;#", value[n]))
+                        return n;
+        }
+        return PIECE_COLUMNS;
+}
+
+static bool print_long(const struct cairn_config_setting *setting, FILE *to)
+{
+        const char *value = setting->value;
+        size_t size = piece_of(value);
+        bool written = fprintf(to, "; from %s\n%s = %.*s\n", setting->source, setting->name,
+                               (int)size, value) >= 0;
+
+        for (value += size; *value; value += size) {
+                size = piece_of(value);
+                written = fprintf(to, "    %.*s\n", (int)size, value) >= 0 && written;
+        }
+        return written;
+}
+
 bool cairn_config_print(const struct cairn_config *config, FILE *to)
 {
         bool written = fprintf(to, "[cairnd]\n") >= 0;
         struct cairn_config_setting setting;
 
         for (size_t i = 0; cairn_config_setting(config, i, &setting); i++) {
+                if (strlen(setting.value) > PIECE_COLUMNS) {
+                        written = print_long(&setting, to) && written;
+                        continue;
+                }
                 written = fprintf(to, "%s = %s", setting.name, setting.value) >= 0 && written;
                 if (setting.computed)
                         written = fprintf(to, " ; %llu", (unsigned long long)setting.number) >= 0 &&

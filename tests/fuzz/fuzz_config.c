@@ -52,6 +52,17 @@ static void check_units(const uint8_t *bytes, size_t size)
         (void)cairn_config_parse_duration_us(text, &value); // as above
 }
 
+// But for blanks where a long value was cut into lines.
+static void check_same(const struct cairn_config *a, const struct cairn_config *b)
+{
+        struct cairn_config_setting x, y;
+
+        for (size_t i = 0; cairn_config_setting(a, i, &x); i++) {
+                FUZZ_CHECK(cairn_config_setting(b, i, &y));
+                FUZZ_CHECK(strcmp(x.value, y.value) == 0 || strpbrk(x.value, " \t\v\f\r"));
+        }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
         struct cairn_config config;
@@ -75,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
                 FUZZ_CHECK(cairn_config_resolve(&again, text) == CAIRN_OK);
                 FUZZ_CHECK(again.ram_bytes == config.ram_bytes);
                 FUZZ_CHECK(again.stop_timeout_ms == config.stop_timeout_ms);
+                check_same(&config, &again);
                 char *second = printed(&again, &second_size);
 
                 free(second);

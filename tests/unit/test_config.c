@@ -244,3 +244,74 @@ Test(config, what_is_printed_reads_the_same)
         cairn_config_finish(&second);
         (void)unlink(path);
 }
+
+// A line of the file holds less than 200 bytes: a long value was cut, and the rest of it read as a
+// setting of its own.
+Test(config, long_values_go_on_in_indented_lines)
+{
+        struct cairn_config config;
+        char path[32];
+
+        write_file(path, "[cairnd]\ntenants = one:1,\n   two:2,   ; a comment\n\tthree:3\n"
+                         "ram_bytes = 3GiB\n");
+        cairn_config_init(&config);
+        cr_assert_eq(cairn_config_read_file(&config, path, text), CAIRN_OK, "%s", text);
+        cr_assert_eq(cairn_config_resolve(&config, text), CAIRN_OK, "%s", text);
+        FILE *file = fopen(path, "w+");
+        cr_assert(cairn_config_print(&config, file));
+        rewind(file);
+        char line[512];
+        bool found = false;
+        while (fgets(line, sizeof(line), file))
+                found = found || strncmp(line, "tenants = one:1,two:2,three:3 ;", 31) == 0;
+        cr_assert(found);
+        (void)fclose(file);
+        cr_assert_eq(config.ram_bytes, 3ull << 30);
+        cairn_config_finish(&config);
+        (void)unlink(path);
+}
+
+Test(config, lines_too_long_are_refused_by_number)
+{
+        struct cairn_config config;
+        char path[32];
+        char bytes[400];
+
+        // From the 200th byte on stands what would be a setting.
+        (void)snprintf(bytes, sizeof(bytes), "\nsocket = /tmp/%0185dram_bytes = 1GiB\n", 7);
+        write_file(path, bytes);
+        cairn_config_init(&config);
+        cr_assert_eq(cairn_config_read_file(&config, path, text), CAIRN_EINVAL);
+        cr_assert(strstr(text, "more than 198 bytes") && strstr(text, ":2]"), "%s", text);
+        cairn_config_finish(&config);
+        (void)unlink(path);
+}
+
+Test(config, long_values_that_are_printed_read_the_same)
+{
+        struct cairn_config first, second;
+        char path[32];
+        char value[700] = "";
+        FILE *file;
+
+        for (int i = 0; i < 40; i++)
+                (void)snprintf(value + strlen(value), sizeof(value) - strlen(value), "%se%d:%d",
+                               i ? ", " : "", i, 1000 + i);
+        write_file(path, "");
+        cairn_config_init(&first);
+        set_ok(&first, "tenants", value);
+        cr_assert_eq(cairn_config_resolve(&first, text), CAIRN_OK, "%s", text);
+        file = fopen(path, "w");
+        cr_assert(cairn_config_print(&first, file) && fclose(file) == 0);
+        cairn_config_init(&second);
+        cr_assert_eq(cairn_config_read_file(&second, path, text), CAIRN_OK, "%s", text);
+        cr_assert_eq(cairn_config_resolve(&second, text), CAIRN_OK, "%s", text);
+        struct cairn_config_setting setting;
+        bool found = false;
+        for (size_t i = 0; cairn_config_setting(&second, i, &setting); i++)
+                found = found || strcmp(setting.value, value) == 0;
+        cr_assert(found);
+        cairn_config_finish(&first);
+        cairn_config_finish(&second);
+        (void)unlink(path);
+}
