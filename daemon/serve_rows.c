@@ -93,6 +93,11 @@ static void run_rows(struct cairn_work *work)
         const struct cairn_space *space = &op->context->entry->space;
         uint64_t element = cairn_dtype_bytes(op->row_dtype);
         uint32_t n_pieces = cairn_context_pieces(&op->view);
+
+        if (message->n_positions == 0) { // nowhere to put them
+                op->head = space->kv_heads;
+                return;
+        }
         struct cairn_landmark_piece *pieces =
             cairn_scorer_scratch((size_t)n_pieces * sizeof(*pieces) + 1);
         uint8_t *k = op->memory.bulk.base + op->done * space->k_dim * element;

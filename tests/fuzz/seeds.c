@@ -265,6 +265,9 @@ static void put_queries(void)
         fetch.positions = positions;
         fetch.n_positions = 2;
         put_query(5, "FetchRows", &fetch);
+        counts = 0;
+        fetch.n_positions = 0;
+        put_query(5, "FetchRows of none", &fetch);
 }
 
 static void put_text(void)
@@ -274,11 +277,14 @@ static void put_text(void)
             "disk\n"
             "commit_delay = 250us\nscorers = auto\nlog_level = debug\nforce_buffered = yes\n";
         static const char misspelt[] = "ram_byte = 1.5G\nsocket = x\nsocket = y\n";
+        // Of page 5 `upper`, of page 1 the transaction: page u16, byte u16, value u16.
+        static const uint8_t pages[] = {5, 0, 14, 0, 0xf0, 0xff, 1, 0, 144, 0, 0, 0};
         static const char key[] =
             "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
 
         put("config", "many", config, sizeof(config) - 1);
         put("config", "misspelt", misspelt, sizeof(misspelt) - 1);
+        put("pages", "bounds and meta", pages, sizeof(pages));
         put("key", "hex", key, sizeof(key) - 1);
         put("key", "fields", "\3saltadapter", 12);
 }
