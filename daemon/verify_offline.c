@@ -107,6 +107,7 @@ static int verify(const char *list, bool json)
         }
         if (json)
                 printf("{\"bad\": [");
+        (void)fflush(stdout); // a process of its own reads the catalog: not twice
         status = cairn_verify_directories(&options, &result, text);
         free(copy);
         if (status != CAIRN_OK) {

@@ -381,8 +381,10 @@ class Daemon:
         return command
 
     def launch(self):
-        environment = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:exitcode=99",
-                           TSAN_OPTIONS="halt_on_error=1:exitcode=98")
+        environment = dict(os.environ)
+        for name, more in (("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0:exitcode=99"),
+                           ("TSAN_OPTIONS", "halt_on_error=1:exitcode=98")):
+            environment[name] = environment.get(name, "") + ":" + more
         environment = {k: v for k, v in environment.items()
                        if not k.startswith("CAIRN_") and k not in ("NOTIFY_SOCKET", "JOURNAL_STREAM")}
         self.process = subprocess.Popen(self.command(), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,

@@ -190,7 +190,7 @@ static void damage(struct damage_fixture *d, uint8_t *bytes, uint64_t used)
         memcpy(page + at, &value, 2);
 }
 
-Test(catalog_damage, sound_files_pass, .timeout = 300)
+Test(catalog_damage, sound_files_pass, .timeout = 120)
 {
         struct damage_fixture d;
         init(&d);
@@ -206,7 +206,7 @@ Test(catalog_damage, sound_files_pass, .timeout = 300)
         fixture_finish(&d.f);
 }
 
-Test(catalog_damage, damaged_pages_end_no_daemon, .timeout = 600)
+Test(catalog_damage, damaged_pages_end_no_daemon, .timeout = 120)
 {
         struct damage_fixture d;
         uint32_t noticed = 0;
