@@ -94,7 +94,7 @@ static size_t piece_of(const char *value)
 
         if (size <= PIECE_COLUMNS)
                 return size;
-        for (size_t n = PIECE_COLUMNS; n > PIECE_COLUMNS / 2; n--) {
+        for (size_t n = PIECE_COLUMNS; n > 1; n--) {
                 if (!strchr(" \t", value[n - 1]) && !strchr(" \t;#", value[n]))
                         return n;
         }
