@@ -111,6 +111,13 @@ static void dispatch(struct cairn_request *request, const struct cairn_frame *fr
                                    cairn_kind_name(request->kind));
                 return;
         }
+        if (status == CAIRN_ERANGE) {
+                cairn_request_fail(request, status,
+                                   "a %s request of more than %d fields; ask for less at once, "
+                                   "and pack numbers that repeat",
+                                   cairn_kind_name(request->kind), CAIRN_FIELDS_MAX);
+                return;
+        }
         if (status != CAIRN_OK) {
                 cairn_request_fail(request, status,
                                    "the message is no %s request%s; check the client",

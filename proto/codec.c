@@ -7,6 +7,10 @@
 
 #include "proto/status.h"
 
+enum {
+        NESTING_MAX = 8 // messages in messages; the schema has fewer
+};
+
 // ---- bounded memory ----
 
 struct chunk {
@@ -139,10 +143,75 @@ static int unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *b
         return CAIRN_OK;
 }
 
+// Takes a varint from bytes[*used..size]. False: it does not end there, or is above 64 bits.
+static bool take_varint(const uint8_t *bytes, size_t size, size_t *used, uint64_t *ret_value)
+{
+        uint64_t value = 0;
+
+        for (unsigned shift = 0; shift < 64 && *used < size; shift += 7) {
+                uint8_t byte = bytes[(*used)++];
+
+                value |= (uint64_t)(byte & 0x7f) << shift;
+                if (!(byte & 0x80)) {
+                        *ret_value = value;
+                        return true;
+                }
+        }
+        return false;
+}
+
+// Whether bytes[size] hold at most *left fields, those of known messages inside included; counts
+// *left down. Says yes of what is no message: unpacking stops there as well.
+static bool fields_fit(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes,
+                       size_t size, unsigned depth, uint32_t *left)
+{
+        size_t used = 0;
+
+        while (used < size) {
+                const ProtobufCFieldDescriptor *field;
+                uint64_t tag;
+                uint64_t length;
+
+                if ((*left)-- == 0)
+                        return false;
+                if (!take_varint(bytes, size, &used, &tag) || tag >> 3 > UINT32_MAX)
+                        return true;
+                switch (tag & 7) {
+                case PROTOBUF_C_WIRE_TYPE_VARINT:
+                        if (!take_varint(bytes, size, &used, &length))
+                                return true;
+                        continue;
+                case PROTOBUF_C_WIRE_TYPE_64BIT: length = 8; break;
+                case PROTOBUF_C_WIRE_TYPE_32BIT: length = 4; break;
+                case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
+                        if (!take_varint(bytes, size, &used, &length))
+                                return true;
+                        break;
+                default: return true;
+                }
+                if (length > size - used)
+                        return true;
+                field = protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3));
+                if (field && field->type == PROTOBUF_C_TYPE_MESSAGE && depth > 0 &&
+                    !fields_fit(field->descriptor, bytes + used, (size_t)length, depth - 1, left))
+                        return false;
+                used += (size_t)length;
+        }
+        return true;
+}
+
 int cairn_codec_unpack(uint32_t kind, bool reply, int32_t status, const uint8_t *bytes, size_t size,
                        struct cairn_codec_arena *arena, void **ret_message)
 {
-        return unpack(descriptor_of(kind, reply, status), bytes, size, arena, ret_message);
+        const ProtobufCMessageDescriptor *descriptor = descriptor_of(kind, reply, status);
+        uint32_t left = CAIRN_FIELDS_MAX;
+
+        // Before any is unpacked: half a million empty fields would keep the caller for
+        // milliseconds.
+        if (descriptor && !reply && size > CAIRN_FIELDS_MAX &&
+            !fields_fit(descriptor, bytes, size, NESTING_MAX, &left))
+                return CAIRN_ERANGE;
+        return unpack(descriptor, bytes, size, arena, ret_message);
 }
 
 int cairn_codec_stored_space(const uint8_t *bytes, size_t size, struct cairn_codec_arena *arena,

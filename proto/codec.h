@@ -27,7 +27,8 @@ void cairn_codec_arena_finish(struct cairn_codec_arena *arena);
 // Decodes the request or reply message of `kind` (an error reply: pass the frame's negative status)
 // into the arena. *ret_message points at the matching Cairn__XxxRequest / Cairn__XxxReply /
 // Cairn__ErrorReply and lives as long as the arena. CAIRN_EPROTO: not that message; CAIRN_ENOMEM:
-// it would take more than the arena may hold.
+// it would take more than the arena may hold. CAIRN_ERANGE: a request of more than CAIRN_FIELDS_MAX
+// fields, of which none was unpacked.
 int cairn_codec_unpack(uint32_t kind, bool reply, int32_t status, const uint8_t *bytes, size_t size,
                        struct cairn_codec_arena *arena, void **ret_message);
 

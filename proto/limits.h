@@ -9,12 +9,14 @@ enum {
         CAIRN_MESSAGE_BYTES_MAX = 512 * 1024,
         CAIRN_PAYLOAD_BYTES_MAX = 4 * 1024 * 1024,
         CAIRN_DECODE_BYTES_MAX = 4 * 1024 * 1024, // memory that one decoded message may take
+        CAIRN_FIELDS_MAX = 4096, // of a request, those of messages inside it too; packed: one
         CAIRN_KEY_BYTES = 32,
         CAIRN_KEYS_MAX = 4096,             // keys a request
         CAIRN_SOCKET_PATH_BYTES_MAX = 107, // sun_path less its final zero
         CAIRN_CONNECTIONS_MAX = 1024,
         CAIRN_INFLIGHT_MAX = 256,                 // requests of one connection under way
         CAIRN_REPLY_BYTES_MAX = 32 * 1024 * 1024, // unsent replies of one connection
+        CAIRN_UNSENT_BYTES = 2 * 1024 * 1024,     // of replies: no further request is begun
         CAIRN_DESCRIPTORS_PENDING_MAX = 4,        // received, not yet claimed by a RegisterArena
         CAIRN_ARENAS_MAX = 16,                    // a connection
         CAIRN_LEASES_MAX = 1024,                  // a connection

@@ -90,6 +90,51 @@ Test(codec, case_18_empty_repeated_entries_are_capped)
         cairn_codec_arena_finish(&arena);
 }
 
+Test(codec, case_18_requests_of_too_many_fields_cost_nothing)
+{
+        // One field of OpenSpaceRequest, a message, again and again: each is merged with the last.
+        // And a message whose own fields repeat; and numbers of a list that are not packed.
+        static const uint8_t nested[] = {0x0a, 0xfc, 0xff, 0x1f}; // field 1, all that follows
+        static uint8_t bytes[CAIRN_MESSAGE_BYTES_MAX];
+        struct cairn_codec_arena arena;
+        void *message;
+
+        cairn_codec_arena_init(&arena, CAIRN_DECODE_BYTES_MAX);
+        for (size_t i = 0; i + 1 < sizeof(bytes); i += 2) {
+                bytes[i] = 0x0a;
+                bytes[i + 1] = 0;
+        }
+        cr_assert_eq(cairn_codec_unpack(CAIRN_KIND_OPEN_SPACE, false, 0, bytes, sizeof(bytes),
+                                        &arena, &message),
+                     CAIRN_ERANGE);
+        cr_assert_eq(cairn_codec_unpack(CAIRN_KIND_OPEN_SPACE, false, 0, bytes,
+                                        2ul * (CAIRN_FIELDS_MAX + 1), &arena, &message),
+                     CAIRN_ERANGE);
+        cr_assert_eq(arena.used_bytes, 0);
+        cr_assert_eq(cairn_codec_unpack(CAIRN_KIND_OPEN_SPACE, false, 0, bytes,
+                                        2ul * CAIRN_FIELDS_MAX, &arena, &message),
+                     CAIRN_OK);
+        cairn_codec_arena_finish(&arena);
+
+        for (size_t i = 4; i + 1 < sizeof(bytes); i += 2) {
+                bytes[i] = 0x28; // layers
+                bytes[i + 1] = 1;
+        }
+        memcpy(bytes, nested, sizeof(nested));
+        cr_assert_eq(cairn_codec_unpack(CAIRN_KIND_OPEN_SPACE, false, 0, bytes, sizeof(bytes),
+                                        &arena, &message),
+                     CAIRN_ERANGE);
+        for (size_t i = 0; i + 1 < sizeof(bytes); i += 2) {
+                bytes[i] = 0x38; // Get's offsets
+                bytes[i + 1] = 1;
+        }
+        cr_assert_eq(cairn_codec_unpack(CAIRN_KIND_GET, false, 0, bytes, sizeof(bytes), &arena,
+                                        &message),
+                     CAIRN_ERANGE);
+        cr_assert_eq(arena.used_bytes, 0);
+        cairn_codec_arena_finish(&arena);
+}
+
 Test(codec, case_18_fuzzed_bytes_never_crash)
 {
         const char *text = getenv("CAIRN_TEST_SEED");
