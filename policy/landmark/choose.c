@@ -258,30 +258,6 @@ static void choose(struct cairn_landmark_selection *s, const float *lse_all)
 
 // ---- The answer ----
 
-// Standard error of the mass held, m = C / (C + R). What is uncertain is R, the sum over tokens
-// known by their landmarks alone. Its noise is taken from the candidates, whose scores are known
-// both ways: variance v a score. Independent noise of log-normal terms changes R by sqrt((e^v - 1)
-// * largest weight / R) of itself at most, and raises it by e^(v/2) on average; both go into the
-// bar. Candidates were picked for high landmark scores, so v is rather too large.
-// No other token has a larger rank than the candidates' least.
-static float mass_error(const struct cairn_landmark_selection *s, uint32_t q, float lse_chosen,
-                        float lse_all)
-{
-        if (lse_all == -INFINITY || s->lse_others[q] == -INFINITY || s->n_candidates == 0)
-                return 0;
-        double v = (double)s->noise[q] / s->n_candidates;
-        v = v < 8 ? v : 8;
-        float rank = cairn_order_value(s->cutoff);
-        if (s->request->rule == CAIRN_LANDMARK_GROUP_SUM)
-                rank = (float)cairn_log(rank);
-        float gap = rank + s->lse_rank[q] - s->lse_others[q];
-        double mass = lse_chosen < lse_all ? cairn_exp_negative(lse_chosen - lse_all) : 1;
-        double others = cairn_exp_negative(s->lse_others[q] - lse_all);
-        double largest = gap < 0 ? cairn_exp_negative(gap) : 1;
-        double noise = (exp(v) - 1) * largest, bias = exp(v / 2) - 1;
-        return (float)(mass * others * sqrt(noise + bias * bias));
-}
-
 // Leaves the scores as the rest wants them: -inf for the chosen, re-rank scores for candidates that
 // were not.
 static void leave_rest(struct cairn_landmark_selection *s)
@@ -317,14 +293,18 @@ static void write_result(struct cairn_landmark_selection *s, struct cairn_landma
         }
         for (uint32_t i = 0; sum && i < n; i++)
                 result->scores[i] = (float)cairn_log(result->scores[i]);
+        struct cairn_bound bound;
+        if (result->mass_error)
+                cairn_bound_sample(s, &bound);
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 const float *scores = s->candidate_scores + (size_t)q * s->stride;
                 keep_only(s, scores, true, s->candidate_work);
                 result->lse_chosen[q] =
                     cairn_lse_of_scores(s->kernels, s->candidate_work, s->stride);
                 if (result->mass_error)
-                        result->mass_error[q] =
-                            mass_error(s, q, result->lse_chosen[q], result->lse_all[q]);
+                        result->mass_error[q] = cairn_bound_mass_error(
+                            s, &bound, q, s->kernels->largest(s->candidate_work, s->stride),
+                            result->lse_chosen[q], result->lse_all[q]);
         }
         result->n_chosen = n;
         result->n_eligible = s->n_eligible;

@@ -73,6 +73,32 @@ struct cairn_landmark_selection {
 // Sets what ranks of query q are relative to, from the log-sum-exp of the eligible tokens.
 void cairn_selection_set_lse(struct cairn_landmark_selection *s, uint32_t q, float lse);
 
+// bound.c
+// What the candidates' bytes say of rounding: means over some of them.
+struct cairn_bound {
+        double row_unit2;   // square of what a unit of a coded K row stands for; 0: raw rows
+        double code_scale2; // square of a token's code scale
+};
+void cairn_bound_sample(const struct cairn_landmark_selection *s, struct cairn_bound *ret_bound);
+// Standard error of the mass held, m = C / (C + U + R): rows chosen, candidates left, and the
+// others, known by landmarks alone. What is uncertain above all is R, whose logarithm errs by some
+//
+//   s^2 = 0.4 v largest + (0.15 v)^2 + table / 12,
+//
+// v being the mean square that re-ranking moved the candidates, whose scores are known both ways:
+// the noise of this head's codes for this query, measured. Of what differs from token to token,
+// only the largest weight (at most `largest` of R) does not average out. Of what all have in
+// common, noise raises an average of exponentials by v / 2, and picking the highest scores takes
+// about as much away again: 0.15 v is what that leaves. `table` is the variance of the rounding of
+// the query's byte tables, of which each entry is wrong in the same way for every token it serves.
+// Where m goes while the logarithm goes from 2 s below to 2 s above says the rest: half of the way
+// up, or a quarter of all of it if that is more (so at most a half, and m R s where s is small).
+// The chosen rows' rounding comes on top: m (1 - m) sqrt(row noise * largest chosen weight).
+// largest_chosen: of the chosen rows' scores.
+float cairn_bound_mass_error(const struct cairn_landmark_selection *s,
+                             const struct cairn_bound *bound, uint32_t q, float largest_chosen,
+                             float lse_chosen, float lse_all);
+
 // query.c
 void cairn_query_carve(struct cairn_scratch *scratch, const struct cairn_landmark_layout *layout,
                        uint32_t n_queries, struct cairn_query *ret_query);

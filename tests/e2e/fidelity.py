@@ -65,7 +65,7 @@ class Measured(RetrievedAttention):
         super().__init__(model, context, cache, share, **options)
         self.options["rerank"] = rerank
         self.cache = cache
-        self.recall, self.lost, self.error, self.covered = [], [], [], []
+        self.recall, self.lost, self.error, self.covered, self.bars, self.gaps = [], [], [], [], [], []
 
     def _attend_steps(self, layer, q, now, positions, k, v):
         out = super()._attend_steps(layer, q, now, positions, k, v)
@@ -99,6 +99,8 @@ class Measured(RetrievedAttention):
             self.recall.append(len(np.intersect1d(best, mine)) / max(1, len(best)))
             held = middle[step][:, mine].sum(1) / np.maximum(middle[step].sum(1), 1e-30)
             self.covered.extend(np.abs(held - mass[step]) <= 2 * bar[step] + 1e-3)
+            self.bars.extend(bar[step])
+            self.gaps.extend(held - mass[step])
             self.lost.extend(middle[step].sum(1) - middle[step][:, mine].sum(1))
         norm = np.linalg.norm(exact, axis=2)
         self.error.append((np.linalg.norm(out - exact, axis=2) / np.maximum(norm, 1e-30)).mean())
@@ -108,6 +110,7 @@ class Measured(RetrievedAttention):
         return {"recall": float(np.mean(self.recall)), "mass_lost": float(lost.mean()),
                 "mass_lost_p95": float(np.quantile(lost, 0.95)),
                 "output_error": float(np.mean(self.error)), "mass_coverage": float(np.mean(self.covered)),
+                "mass_bar": float(np.mean(self.bars)), "mass_gap": float(np.sqrt(np.mean(np.square(self.gaps)))),
                 "bytes_per_step": self.bytes_moved / steps}
 
 

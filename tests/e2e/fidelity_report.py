@@ -11,11 +11,13 @@ def table(rows):
         mine = [r for r in rows if (r["model"], r["document"]) == (model, document)]
         lines += ["", f"{model}, {document}, {mine[0]['tokens']} tokens",
                   f"{'method':24}{'budget':>8}{'KL':>10}{'agree':>8}{'dNLL':>9}{'recall':>8}"
-                  f"{'lost':>8}{'p95':>8}{'error':>8}{'cover':>8}{'MB/step':>9}"]
+                  f"{'lost':>8}{'p95':>8}{'error':>8}{'cover':>8}{'bar':>8}{'off by':>8}"
+                  f"{'MB/step':>9}"]
         for r in mine:
             lines.append(f"{r['method']:24}{100 * r['budget']:7.2f}%{r['kl']:10.5f}{r['agreement']:8.3f}"
                          f"{r['dnll']:9.4f}{_number(r['recall'])}{_number(r['mass_lost'])}"
                          f"{_number(r['mass_lost_p95'])}{_number(r['output_error'])}{_number(r['mass_coverage'])}"
+                         f"{_number(r.get('mass_bar'))}{_number(r.get('mass_gap'))}"
                          f"{r['bytes_per_step'] / 1e6:9.2f}")
     return "\n".join(lines[1:])
 
@@ -50,6 +52,9 @@ def goals(rows):
             (demote and drop, "dropping costs twenty times its KL", lambda: drop["kl"] >= 20 * demote["kl"]),
             (whole, "KL of nacl-demote+rest is at most 0.004", lambda: whole["kl"] <= 0.004),
         ]
+        judged += [(r, f"two error bars of {r['method']} at {100 * r['budget']:g} % cover the mass",
+                    lambda r=r: r["mass_coverage"] >= 0.93)
+                   for r in found.values() if r["method"].startswith("cairn-")]
         broken += [f"{where}: {text}" for there, text, holds in judged if there and not holds()]
     return broken
 

@@ -49,6 +49,13 @@ class QuickFidelity(unittest.TestCase):
         self.assertGreater(demote["agreement"], drop["agreement"] + 0.1)
         self.assertLess(rest["kl"], demote["kl"])
 
+    def test_the_error_bar_of_the_mass_covers_and_is_not_wide(self):
+        for method in ("cairn-2b", "cairn-2b+rest"):
+            row = self.by[method, 0.03125]
+            self.assertGreaterEqual(row["mass_coverage"], 0.93)
+            self.assertGreater(row["mass_gap"], 0)
+            self.assertLessEqual(row["mass_bar"], 2 * row["mass_gap"])
+
     def test_the_plot_shows_every_method(self):
         for method in {r["method"] for r in self.rows} - {"full"}:
             self.assertIn(f">{method}</text>", self.plot)
