@@ -47,7 +47,9 @@ struct cairn_kernels {
         enum cairn_isa isa;
 
         // sums[q * stride + t] = sum over columns of tables[q][2j][low nibble] + tables[q][2j +
-        // 1][high nibble]. codes [groups][columns][32], tables [queries][2 * columns][16].
+        // 1][high nibble]. codes [groups][columns][32], tables [queries][2 * columns][16]. next:
+        // the codes of the call after this one, or NULL; of them the first half is prefetched, at
+        // least.
         void (*table_sums)(const uint8_t *codes, uint32_t columns, uint32_t groups,
                            const uint8_t *tables, uint32_t queries, uint16_t *sums, uint32_t stride,
                            const uint8_t *next);
@@ -69,6 +71,10 @@ struct cairn_kernels {
         // Sum of exp(scores[i] - max) over n (a multiple of 32), in lanes; at least n *
         // exp(CAIRN_EXP_LOWEST).
         float (*exp_sum)(const float *scores, uint32_t n, float max);
+        // sums[q * record_stride] = exp_sum of the scores at q * stride, with their largest, max[q
+        // * record_stride], or 0 for -inf.
+        void (*exp_sums)(const float *scores, uint64_t stride, uint32_t queries, uint32_t n,
+                         const float *max, float *ret_sums, uint32_t record_stride);
         // weights[i] = exp(scores[i] - max).
         void (*exp_weights)(const float *scores, uint32_t n, float max, float *ret_weights);
         // keys[i] = order key of max over q of scores[q * stride + i] - lse[q]; n a multiple of 32.
@@ -91,6 +97,9 @@ struct cairn_kernels {
                          uint32_t n_queries, int32_t *ret_dots);
         // A run's centre: out[j] = i * |i| * scale for bytes i; n a multiple of 16.
         void (*centre)(const int8_t *bytes, float scale, uint32_t n, float *out);
+        // dots[q] = what `dot` gives for query row q and what `centre` gives; rows [n_rows][n].
+        void (*centre_dots)(const int8_t *bytes, float scale, uint32_t n, const float *rows,
+                            uint32_t n_rows, float *ret_dots);
         // bytes[j] = round(row[j] * 127 / largest size); returns largest / 127. n a multiple of 16.
         float (*to_int8)(const float *row, uint32_t n, int8_t *ret_bytes);
         // out[j] = bytes[j] * scale, plus centre[j] unless it is NULL; n a multiple of 16.

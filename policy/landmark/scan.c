@@ -1,4 +1,4 @@
-// Scores tokens: by codes, by rows, by chunks of rows.
+// Scores tokens by rows and by chunks of rows, and passes over pieces; codes.c scores by codes.
 #include <assert.h>
 
 #include "policy/landmark/selection.h"
@@ -139,47 +139,7 @@ void cairn_score_row(const struct cairn_landmark_layout *layout,
                    scale, means, mean_stride, ret_scores, score_stride);
 }
 
-// ---- Scores by codes ----
-
-// Four query rows at a time.
-typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t v4i __attribute__((vector_size(16), aligned(4), may_alias));
-
-// Weights of a run's outlier channels for four queries, given by element (cairn_query.turned), as
-// bytes whose sizes add up to less than the kernels' limit: [4][channels].
-static void outlier_weights(const struct cairn_run_head *head, const float *turned,
-                            int8_t *ret_weights, float *ret_units)
-{
-        v4 weights[CAIRN_LANDMARK_OUTLIERS_MAX], total = {0};
-        for (uint32_t c = 0; c < head->channels; c++) {
-                weights[c] = *(const v4 *)(turned + (size_t)head->indices[c] * CAIRN_BATCH);
-                weights[c] = weights[c] * head->scales[c];
-                total = total + (v4)((v4i)weights[c] & INT32_MAX);
-        }
-        v4i any = (total > 1e-30f) & (total <= FLT_MAX);
-        v4 sane = (v4)((v4i)total & any) + (v4)(~any & 0x3f800000); // 1 where there is none
-        float room = (float)(CAIRN_OUTLIER_WEIGHTS_MAX - 2) - (float)head->channels * 0.5f;
-        v4 inverse = (v4)((v4i)(room / sane) & any);
-        *(v4 *)ret_units = (v4)((v4i)(total / room) & any);
-        for (uint32_t c = 0; c < head->channels; c++) {
-                v4 product = (v4)((v4i)(weights[c] * inverse) & any); // else NaN, or not finite
-                v4i whole = (v4i)(product + 12582912.0f) - 0x4b400000;
-                for (uint32_t q = 0; q < CAIRN_BATCH; q++)
-                        ret_weights[q * head->channels + c] = (int8_t)whole[q];
-        }
-}
-
-// q . centre of a run for every query.
-static void run_means(const struct cairn_landmark_layout *layout,
-                      const struct cairn_kernels *kernels, const struct cairn_query *query,
-                      const uint8_t *code_run, uint32_t run, float *ret_mean, uint32_t stride)
-{
-        float centre[CAIRN_DIM_PADDED_MAX];
-        cairn_centre_read(layout, kernels, code_run, run, centre);
-        for (uint32_t q = 0; q < query->n; q++)
-                ret_mean[(size_t)q * stride] =
-                    kernels->dot(query->rows + (size_t)q * query->padded, centre, query->padded);
-}
+// ---- Scores by codes of 8 bits ----
 
 static void scan_int8(const struct cairn_landmark_layout *layout,
                       const struct cairn_kernels *kernels, const struct cairn_query *query,
@@ -191,80 +151,6 @@ static void scan_int8(const struct cairn_landmark_layout *layout,
         score_int8(kernels, query,
                    (const int8_t *)code_run + layout->codes + (size_t)token * query->padded,
                    cairn_half_to_float(half), means, stride, ret_scores, score_stride);
-}
-
-// Prefetches what a run has beside its codes.
-static void prefetch_run(const struct cairn_landmark_layout *layout, const uint8_t *code_run,
-                         uint32_t run)
-{
-        uint32_t run_tokens = layout->shape.run_tokens, first = run * run_tokens;
-        uint32_t channels = cairn_outlier_channels(&layout->shape);
-        const uint8_t *scales = code_run + layout->scales + (size_t)first * 2;
-        const uint8_t *centre = code_run + layout->centres +
-                                (size_t)run * cairn_round_up(layout->shape.k_dim, CAIRN_LANES);
-        for (uint32_t at = 0; at < run_tokens * 2; at += 64)
-                __builtin_prefetch(scales + at);
-        for (uint32_t at = 0; at < layout->shape.k_dim; at += 64)
-                __builtin_prefetch(centre + at);
-        __builtin_prefetch(code_run + layout->run_heads +
-                           run * cairn_run_head_bytes(&layout->shape));
-        if (channels == 0)
-                return;
-        const uint8_t *rows = code_run + layout->outlier_rows + (size_t)first * channels;
-        for (uint32_t at = 0; at < run_tokens * channels; at += 64)
-                __builtin_prefetch(rows + at);
-}
-
-void cairn_scan_codes(const struct cairn_landmark_layout *layout,
-                      const struct cairn_kernels *kernels, const struct cairn_query *query,
-                      const uint8_t *code_run, uint32_t run, uint32_t n_tokens, const uint8_t *next,
-                      float *ret_scores, uint64_t score_stride, float *ret_max, float *ret_mean,
-                      uint32_t max_stride)
-{
-        uint16_t sums[CAIRN_BATCH * CAIRN_RUN_TOKENS_MAX];
-        int16_t outliers[CAIRN_BATCH * CAIRN_RUN_TOKENS_MAX];
-        int8_t weights[CAIRN_BATCH * CAIRN_LANDMARK_OUTLIERS_MAX];
-        uint32_t first = run * layout->shape.run_tokens, columns = query->subs / 2;
-        uint32_t groups = cairn_round_up(n_tokens, CAIRN_GROUP_TOKENS) / CAIRN_GROUP_TOKENS;
-        struct cairn_run_head head;
-        cairn_run_head_read(layout, code_run, run, &head);
-        run_means(layout, kernels, query, code_run, run, ret_mean, max_stride);
-        const uint8_t *codes = code_run + layout->codes + (size_t)first * columns, *ahead = NULL;
-        uint32_t next_run = next && next != code_run ? 0 : run + 1;
-        if (next) {
-                prefetch_run(layout, next, next_run);
-                ahead =
-                    next + layout->codes + (size_t)next_run * layout->shape.run_tokens * columns;
-        }
-        const uint8_t *rows = code_run + layout->outlier_rows + (size_t)first * head.channels;
-        float scales[CAIRN_RUN_TOKENS_MAX];
-        kernels->halves((const uint16_t *)(const void *)(code_run + layout->scales +
-                                                         (size_t)first * 2),
-                        groups * CAIRN_GROUP_TOKENS, scales);
-        for (uint32_t q0 = 0; q0 < query->n; q0 += CAIRN_BATCH) {
-                uint32_t n = cairn_min_u32(query->n - q0, CAIRN_BATCH);
-                float units[CAIRN_BATCH];
-                kernels->table_sums(codes, columns, groups,
-                                    query->tables + (size_t)q0 * query->subs * CAIRN_GRID_POINTS, n,
-                                    sums, CAIRN_RUN_TOKENS_MAX, q0 == 0 ? ahead : NULL);
-                outlier_weights(&head, query->turned + (size_t)q0 * query->padded, weights, units);
-                if (head.channels)
-                        kernels->outlier_sums(rows, head.channels / 2, groups, weights, n, outliers,
-                                              CAIRN_RUN_TOKENS_MAX);
-                for (uint32_t i = 0; i < n; i++) {
-                        uint32_t q = q0 + i;
-                        struct cairn_score_terms terms = {
-                            .unit = query->table_units[q],
-                            .base = query->table_bases[q],
-                            .outlier_unit = units[i],
-                            .mean = ret_mean[(size_t)q * max_stride],
-                        };
-                        ret_max[(size_t)q * max_stride] = kernels->finish(
-                            sums + i * CAIRN_RUN_TOKENS_MAX,
-                            head.channels ? outliers + i * CAIRN_RUN_TOKENS_MAX : NULL, scales,
-                            groups, &terms, ret_scores + q * score_stride);
-                }
-        }
 }
 
 // ---- Scores by chunks of rows, to compare ----
@@ -401,7 +287,7 @@ static bool blank(struct cairn_landmark_selection *s, const struct cairn_landmar
         return any;
 }
 
-// Fills the scores of one run of a piece; returns whether run maxima were filled too.
+// Fills the scores of one run of a piece; returns whether its maxima and sums were filled too.
 static bool score_run(struct cairn_landmark_selection *s, const struct cairn_landmark_piece *piece,
                       uint32_t run, uint32_t n, uint32_t record, float *scores)
 {
@@ -409,7 +295,6 @@ static bool score_run(struct cairn_landmark_selection *s, const struct cairn_lan
         uint32_t first = run * cairn_piece_run_tokens(l, piece), stride = s->n_runs_padded;
         uint32_t chunk = s->request->chunk_tokens;
         float *means = s->run_mean + record;
-        struct cairn_row_reader reader = {.layout = l, .kernels = s->kernels};
         bool by_codes = piece->code_run && s->query.subs;
         if (by_codes && s->request->kind == CAIRN_LANDMARK_TOKENS) {
                 const struct cairn_landmark_piece *last =
@@ -417,13 +302,17 @@ static bool score_run(struct cairn_landmark_selection *s, const struct cairn_lan
                 const uint8_t *next = piece->code_run;
                 if (first + n >= piece->n_tokens)
                         next = piece < last ? piece[1].code_run : NULL;
+                struct cairn_run_records records = {s->run_max + record, s->run_sum + record, means,
+                                                    stride};
                 cairn_scan_codes(l, s->kernels, &s->query, piece->code_run, run, n, next, scores,
-                                 s->score_stride, s->run_max + record, means, stride);
+                                 s->score_stride, &records);
                 return true;
         }
         if (piece->code_run && l->centres != CAIRN_LANDMARK_NONE)
-                run_means(l, s->kernels, &s->query, piece->code_run, run, means, stride);
+                cairn_run_means(l, s->kernels, &s->query, piece->code_run, run, means, stride);
         if (s->request->kind != CAIRN_LANDMARK_TOKENS) {
+                // Not above: clearing it costs more than a run's exponentials.
+                struct cairn_row_reader reader = {.layout = l, .kernels = s->kernels};
                 for (uint32_t t = 0; t < n; t += chunk)
                         scan_chunk(s, piece, first + t, cairn_min_u32(n - t, chunk), &reader,
                                    scores + t);
@@ -449,15 +338,14 @@ static void scan_run(struct cairn_landmark_selection *s, uint32_t p, uint32_t ru
         uint32_t n = cairn_min_u32(piece->n_tokens - first, run_tokens);
         uint32_t padded = cairn_round_up(n, CAIRN_GROUP_TOKENS);
         float *scores = s->scores + s->slot_base[p] + first;
-        bool maxima = score_run(s, piece, run, n, record, scores);
-        maxima = !blank(s, piece, first, n, record, scores) && maxima;
-        for (uint32_t q = 0; q < s->n_queries; q++) {
+        bool weighed = score_run(s, piece, run, n, record, scores);
+        weighed = !blank(s, piece, first, n, record, scores) && weighed;
+        for (uint32_t q = 0; q < s->n_queries && !weighed; q++) {
                 const float *row = scores + (size_t)q * s->score_stride;
                 size_t at = (size_t)q * s->n_runs_padded + record;
-                if (!maxima)
-                        s->run_max[at] = s->kernels->largest(row, padded);
-                float max = s->run_max[at] > -INFINITY ? s->run_max[at] : 0;
-                s->run_sum[at] = s->kernels->exp_sum(row, padded, max);
+                float max = s->kernels->largest(row, padded);
+                s->run_max[at] = max;
+                s->run_sum[at] = s->kernels->exp_sum(row, padded, max > -INFINITY ? max : 0);
         }
 }
 

@@ -180,14 +180,13 @@ ALWAYS void group_sums(const uint8_t *codes, uint32_t columns, const uint8_t *ta
                         bytes[q] = _mm256_setzero_si256();
                 if (codes + 128 <= end) {
                         __builtin_prefetch(ahead);
-                        __builtin_prefetch(ahead + 64);
                         CAIRN_UNROLL
                         for (uint32_t c = 0; c < 4; c++)
                                 add_column(codes + c * 32, tables + c * 32, query_bytes, queries,
                                            bytes);
                         codes += 128;
                         tables += 128;
-                        ahead += 128;
+                        ahead += 64;
                 } else {
                         for (; codes < end; codes += 32, tables += 32)
                                 add_column(codes, tables, query_bytes, queries, bytes);
@@ -211,7 +210,7 @@ static void table_sums(const uint8_t *codes, uint32_t columns, uint32_t groups,
 {
         for (uint32_t g = 0; g < groups; g++) {
                 const uint8_t *at = codes + (size_t)g * columns * CAIRN_GROUP_TOKENS;
-                const uint8_t *ahead = next ? next + (at - codes) : at;
+                const uint8_t *ahead = next ? next + (at - codes) / 2 : at;
                 uint16_t *out = sums + (size_t)g * CAIRN_GROUP_TOKENS;
                 switch (queries) {
                 case 1: group_sums(at, columns, tables, 1, out, stride, ahead); break;

@@ -148,14 +148,39 @@ static float body_largest(const float *scores, uint32_t n)
         return body_highest(max);
 }
 
-static float body_exp_sum(const float *scores, uint32_t n, float max)
+BODY void body_exp_parts(const float *scores, uint32_t n, float max, vf parts[PARTS])
 {
-        vf parts[PARTS] = {{0}};
+        CAIRN_UNROLL
+        for (uint32_t p = 0; p < PARTS; p++)
+                parts[p] = (vf){0};
         for (uint32_t i = 0; i < n; i += CAIRN_LANES)
                 CAIRN_UNROLL
         for (uint32_t p = 0; p < PARTS; p++)
                 parts[p] = parts[p] + body_exp_floor(body_load(scores + i + p * LANES) - max);
+}
+
+static float body_exp_sum(const float *scores, uint32_t n, float max)
+{
+        vf parts[PARTS];
+        body_exp_parts(scores, n, max, parts);
         return body_total(parts);
+}
+
+// Totals last: until then no query waits for another.
+static void body_exp_sums(const float *scores, uint64_t stride, uint32_t queries, uint32_t n,
+                          const float *max, float *ret_sums, uint32_t record_stride)
+{
+        for (uint32_t q = 0; q < queries; q += CAIRN_BATCH) {
+                vf parts[CAIRN_BATCH][PARTS];
+                uint32_t batch = queries - q < CAIRN_BATCH ? queries - q : CAIRN_BATCH;
+                for (uint32_t i = 0; i < batch; i++) {
+                        float largest = max[(size_t)(q + i) * record_stride];
+                        body_exp_parts(scores + (q + i) * stride, n,
+                                       largest > -INFINITY ? largest : 0, parts[i]);
+                }
+                for (uint32_t i = 0; i < batch; i++)
+                        ret_sums[(size_t)(q + i) * record_stride] = body_total(parts[i]);
+        }
 }
 
 static void body_exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
@@ -201,15 +226,6 @@ static uint32_t body_collect(const int32_t *keys, uint32_t n, int32_t threshold,
                 for (uint32_t mask = body_mask(keys + i, threshold); mask; mask &= mask - 1)
                         ret_slots[count++] = first + i + (uint32_t)__builtin_ctz(mask);
         return count;
-}
-
-static void body_centre(const int8_t *bytes, float scale, uint32_t n, float *out)
-{
-        for (uint32_t j = 0; j < n; j += LANES) {
-                vi i = body_from_int8(bytes + j);
-                vi size = (i ^ (i >> 31)) - (i >> 31);
-                body_store(out + j, __builtin_convertvector(i * size, vf) * scale);
-        }
 }
 
 static float body_to_int8(const float *row, uint32_t n, int8_t *ret_bytes)
@@ -298,6 +314,48 @@ static float body_dot(const float *a, const float *b, uint32_t n)
         for (uint32_t p = 0; p < PARTS; p++)
                 parts[p] = parts[p] + body_load(a + j + p * LANES) * body_load(b + j + p * LANES);
         return body_total(parts);
+}
+
+BODY vf body_centre_of(const int8_t *bytes, float scale)
+{
+        vi i = body_from_int8(bytes);
+        vi size = (i ^ (i >> 31)) - (i >> 31);
+        return __builtin_convertvector(i * size, vf) * scale;
+}
+
+static void body_centre(const int8_t *bytes, float scale, uint32_t n, float *out)
+{
+        for (uint32_t j = 0; j < n; j += LANES)
+                body_store(out + j, body_centre_of(bytes + j, scale));
+}
+
+// A centre against a constant number of rows; sums stay in registers.
+BODY void body_centre_dots_of(const int8_t *bytes, float scale, size_t n, const float *rows,
+                              const uint32_t n_rows, float *ret_dots)
+{
+        vf parts[CAIRN_BATCH][PARTS] = {{{0}}};
+        for (size_t j = 0; j < n; j += CAIRN_LANES)
+                CAIRN_UNROLL
+        for (uint32_t p = 0; p < PARTS; p++) {
+                vf x = body_centre_of(bytes + j + p * LANES, scale);
+                CAIRN_UNROLL
+                for (uint32_t q = 0; q < n_rows; q++)
+                        parts[q][p] = parts[q][p] + body_load(rows + q * n + j + p * LANES) * x;
+        }
+        CAIRN_UNROLL
+        for (uint32_t q = 0; q < n_rows; q++)
+                ret_dots[q] = body_total(parts[q]);
+}
+
+static void body_centre_dots(const int8_t *bytes, float scale, uint32_t n, const float *rows,
+                             uint32_t n_rows, float *ret_dots)
+{
+        uint32_t q = 0;
+        for (; q + CAIRN_BATCH <= n_rows; q += CAIRN_BATCH)
+                body_centre_dots_of(bytes, scale, n, rows + (size_t)q * n, CAIRN_BATCH,
+                                    ret_dots + q);
+        for (; q < n_rows; q++)
+                body_centre_dots_of(bytes, scale, n, rows + (size_t)q * n, 1, ret_dots + q);
 }
 
 static void body_axpy(const float *row, float weight, uint32_t n, float *out)
@@ -544,13 +602,14 @@ static void body_byte_weights(const float *weights, const uint16_t *scales, uint
         *ret_unit = inverse > 0 ? 1.0f / inverse : 0;
 }
 
-#define BODY_KERNELS                                                                         \
-        .halves = body_halves_all, .finish = body_finish, .largest = body_largest,           \
-        .exp_sum = body_exp_sum, .exp_weights = body_exp_weights, .rank_max = body_rank_max, \
-        .rank_sum = body_rank_sum, .collect = body_collect, .centre = body_centre,           \
-        .to_int8 = body_to_int8, .from_int8 = body_from_int8_row, .decode = body_decode,     \
-        .add_squares = body_add_squares, .dot = body_dot, .axpy = body_axpy,                 \
-        .add_rows = body_add_rows, .hadamard = body_hadamard, .nearest = body_nearest,       \
-        .multiply = body_multiply, .clean = body_clean, .byte_weights = body_byte_weights
+#define BODY_KERNELS                                                                              \
+        .halves = body_halves_all, .finish = body_finish, .largest = body_largest,                \
+        .exp_sum = body_exp_sum, .exp_sums = body_exp_sums, .exp_weights = body_exp_weights,      \
+        .rank_max = body_rank_max, .rank_sum = body_rank_sum, .collect = body_collect,            \
+        .centre = body_centre, .centre_dots = body_centre_dots, .to_int8 = body_to_int8,          \
+        .from_int8 = body_from_int8_row, .decode = body_decode, .add_squares = body_add_squares,  \
+        .dot = body_dot, .axpy = body_axpy, .add_rows = body_add_rows, .hadamard = body_hadamard, \
+        .nearest = body_nearest, .multiply = body_multiply, .clean = body_clean,                  \
+        .byte_weights = body_byte_weights
 
 #endif

@@ -98,6 +98,16 @@ static float exp_sum(const float *scores, uint32_t n, float max)
         return lanes_total(lanes);
 }
 
+static void exp_sums(const float *scores, uint64_t stride, uint32_t queries, uint32_t n,
+                     const float *max, float *ret_sums, uint32_t record_stride)
+{
+        for (uint32_t q = 0; q < queries; q++) {
+                float largest = max[(size_t)q * record_stride];
+                ret_sums[(size_t)q * record_stride] =
+                    exp_sum(scores + q * stride, n, largest > -INFINITY ? largest : 0);
+        }
+}
+
 static void exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
 {
         for (uint32_t i = 0; i < n; i++)
@@ -218,6 +228,15 @@ static float dot(const float *a, const float *b, uint32_t n)
         for (uint32_t j = 0; j < n; j++)
                 lanes[j % CAIRN_LANES] = lanes[j % CAIRN_LANES] + a[j] * b[j];
         return lanes_total(lanes);
+}
+
+static void centre_dots(const int8_t *bytes, float scale, uint32_t n, const float *rows,
+                        uint32_t n_rows, float *ret_dots)
+{
+        float out[CAIRN_DIM_PADDED_MAX];
+        centre(bytes, scale, n, out);
+        for (uint32_t q = 0; q < n_rows; q++)
+                ret_dots[q] = dot(rows + (size_t)q * n, out, n);
 }
 
 static void axpy(const float *row, float weight, uint32_t n, float *out)
@@ -345,6 +364,7 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .finish = finish,
     .largest = largest,
     .exp_sum = exp_sum,
+    .exp_sums = exp_sums,
     .exp_weights = exp_weights,
     .rank_max = rank_max,
     .rank_sum = rank_sum,
@@ -352,6 +372,7 @@ const struct cairn_kernels cairn_kernels_scalar = {
     .row_dots = row_dots,
     .row_scores = row_scores,
     .centre = centre,
+    .centre_dots = centre_dots,
     .to_int8 = to_int8,
     .from_int8 = from_int8,
     .decode = decode,

@@ -113,14 +113,27 @@ void cairn_score_row(const struct cairn_landmark_layout *layout,
                      const struct cairn_kernels *kernels, const struct cairn_query *query,
                      const struct cairn_landmark_piece *piece, uint32_t token, const float *means,
                      uint32_t mean_stride, float *ret_scores, uint32_t score_stride);
-// Scores of the tokens of one run by their codes, as the scan does; the benchmark of the bare scan
-// uses it too. Fills ret_max[q] and ret_mean[q] at a stride of max_stride. next: the code run to be
-// scanned after this one, or NULL; it is prefetched.
+
+// codes.c
+// Where a run's records go, each [n_queries] at a stride. sum may be NULL: no exponentials.
+struct cairn_run_records {
+        float *max;
+        float *sum;
+        float *mean;
+        uint32_t stride;
+};
+// Scores of the tokens of one run by their codes, as the scan does, and its records; the benchmark
+// of the bare scan uses it too. next: the code run to be scanned after this one, or NULL; it is
+// prefetched.
 void cairn_scan_codes(const struct cairn_landmark_layout *layout,
                       const struct cairn_kernels *kernels, const struct cairn_query *query,
                       const uint8_t *code_run, uint32_t run, uint32_t n_tokens, const uint8_t *next,
-                      float *ret_scores, uint64_t score_stride, float *ret_max, float *ret_mean,
-                      uint32_t max_stride);
+                      float *ret_scores, uint64_t score_stride,
+                      const struct cairn_run_records *records);
+// q . centre of a run for every query.
+void cairn_run_means(const struct cairn_landmark_layout *layout,
+                     const struct cairn_kernels *kernels, const struct cairn_query *query,
+                     const uint8_t *code_run, uint32_t run, float *ret_mean, uint32_t stride);
 
 // Whether a piece's rows of this codec are its raw rows.
 static inline bool cairn_piece_is_raw(const struct cairn_landmark_piece *piece, uint32_t codec)

@@ -36,6 +36,7 @@ void cairn_bench_pass_scan(struct cairn_bench_pass *pass)
         float *scores = cairn_scratch_take(&scratch, (size_t)s->queries * s->tokens * 4);
         float *max = cairn_scratch_take(&scratch, s->queries * 4);
         float *mean = cairn_scratch_take(&scratch, s->queries * 4);
+        struct cairn_run_records records = {.max = max, .mean = mean, .stride = 1};
         struct cairn_rotation *rotation = cairn_scratch_take(&scratch, sizeof *rotation);
         for (uint32_t c = pass->first; c < pass->end; c++) {
                 struct cairn_landmark_request r = cairn_bench_keys_request(s, c);
@@ -45,7 +46,7 @@ void cairn_bench_pass_scan(struct cairn_bench_pass *pass)
                                 cairn_scan_codes(&s->layout, kernels, &query, r.pieces[b].code_run,
                                                  run, run_tokens, next_of(s, &r, b, run),
                                                  scores + r.pieces[b].position + run * run_tokens,
-                                                 s->tokens, max, mean, 1);
+                                                 s->tokens, &records);
                 sink ^= (uint64_t)scores[s->tokens / 2];
         }
 }

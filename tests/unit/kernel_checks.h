@@ -144,6 +144,46 @@ static inline void check_finish(const struct cairn_kernels *k, struct rng *rng)
         }
 }
 
+// Any number of query heads at once, in records of any stride: here they share their scores.
+static inline void check_exp_sums(const struct cairn_kernels *k, const float *scores, uint32_t n)
+{
+        for (uint32_t queries = 1; queries <= 9; queries++) {
+                float max[18], a[18] = {0}, b[18] = {0};
+                for (uint32_t q = 0; q < 18; q++)
+                        max[q] = q % 3 == 2 ? -INFINITY : (float)q;
+                k->exp_sums(scores, 0, queries, n, max, a, 2);
+                cairn_kernels_scalar.exp_sums(scores, 0, queries, n, max, b, 2);
+                same_floats(a, b, 18, "exp_sums");
+                for (uint32_t q = 0; q < queries; q++) {
+                        float one = k->exp_sum(scores, n, max[2 * q] > -INFINITY ? max[2 * q] : 0);
+                        same_floats(&one, &a[2 * q], 1, "exp_sums of one");
+                }
+        }
+}
+
+static inline void check_centre_dots(const struct cairn_kernels *k, struct rng *rng)
+{
+        for (uint32_t n = 16; n <= 576; n += 16 + 16 * rng_below(rng, 6)) {
+                for (uint32_t queries = 1; queries <= 9; queries++) {
+                        int8_t *bytes = guarded(n);
+                        float *rows = guarded(queries * n * 4), *dots = guarded(queries * 4);
+                        float centre[576], scale = odd_float(rng, true);
+                        fill_bytes(rng, bytes, n);
+                        for (uint32_t i = 0; i < queries * n; i++)
+                                rows[i] = odd_float(rng, true);
+                        k->centre_dots(bytes, scale, n, rows, queries, dots);
+                        cairn_kernels_scalar.centre(bytes, scale, n, centre);
+                        for (uint32_t q = 0; q < queries; q++) {
+                                float dot = cairn_kernels_scalar.dot(rows + q * n, centre, n);
+                                same_floats(&dot, &dots[q], 1, "centre_dots");
+                        }
+                        guarded_free(bytes, n);
+                        guarded_free(rows, queries * n * 4);
+                        guarded_free(dots, queries * 4);
+                }
+        }
+}
+
 static inline void check_exponentials(const struct cairn_kernels *k, struct rng *rng)
 {
         for (int round = 0; round < 40; round++) {
@@ -158,6 +198,7 @@ static inline void check_exponentials(const struct cairn_kernels *k, struct rng 
                 float x = k->exp_sum(scores, n, max);
                 float y = cairn_kernels_scalar.exp_sum(scores, n, max);
                 same_floats(&x, &y, 1, "exp_sum");
+                check_exp_sums(k, scores, n);
                 k->exp_weights(scores, n, max, a);
                 cairn_kernels_scalar.exp_weights(scores, n, max, b);
                 same_floats(a, b, n, "exp_weights");
@@ -443,6 +484,7 @@ static inline void check_kernels(const struct cairn_kernels *kernels, struct rng
         check_outlier_sums(kernels, rng);
         check_finish(kernels, rng);
         check_exponentials(kernels, rng);
+        check_centre_dots(kernels, rng);
         check_ranks(kernels, rng);
         check_rows(kernels, rng);
         for (uint32_t n = 16; n <= 576; n += 16)
