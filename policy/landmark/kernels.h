@@ -75,8 +75,8 @@ struct cairn_kernels {
         // * record_stride], or 0 for -inf.
         void (*exp_sums)(const float *scores, uint64_t stride, uint32_t queries, uint32_t n,
                          const float *max, float *ret_sums, uint32_t record_stride);
-        // weights[i] = exp(scores[i] - max).
-        void (*exp_weights)(const float *scores, uint32_t n, float max, float *ret_weights);
+        // weights[i] = exp(scores[i] - max). Returns their sum, in lanes.
+        float (*exp_weights)(const float *scores, uint32_t n, float max, float *ret_weights);
         // keys[i] = order key of max over q of scores[q * stride + i] - lse[q]; n a multiple of 32.
         void (*rank_max)(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
                          uint32_t n, int32_t *ret_keys);

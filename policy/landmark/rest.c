@@ -20,7 +20,6 @@ struct rest {
         uint8_t *bytes; // [batch][CAIRN_WEIGHT_TOKENS]
         float *total;   // [queries], log-sum-exp of the whole rest
         float *share;   // [queries], mass of the rest
-        float *ones;    // [CAIRN_RUN_TOKENS_MAX]
         float *run_max; // [queries][runs padded], for the log-sum-exp of these pieces
         float *run_sum;
         float *work;
@@ -44,7 +43,6 @@ static size_t carve(struct rest *r, const struct cairn_landmark_layout *layout, 
         r->bytes = cairn_scratch_take(&scratch, CAIRN_BATCH * CAIRN_WEIGHT_TOKENS);
         r->total = cairn_scratch_take(&scratch, queries * sizeof(float));
         r->share = cairn_scratch_take(&scratch, queries * sizeof(float));
-        r->ones = cairn_scratch_take(&scratch, CAIRN_RUN_TOKENS_MAX * sizeof(float));
         r->run_max = cairn_scratch_take(&scratch, records * sizeof(float));
         r->run_sum = cairn_scratch_take(&scratch, records * sizeof(float));
         r->work = cairn_scratch_take(&scratch, runs_padded * sizeof(float));
@@ -98,8 +96,7 @@ static void run_weights(struct rest *r, uint32_t base, uint32_t n, uint32_t reco
                 float total = r->total[q];
                 if (total == -INFINITY || is_light(r, q, record))
                         continue;
-                s->kernels->exp_weights(scores, n, total, weights);
-                float sum = s->kernels->dot(weights, r->ones, n);
+                float sum = s->kernels->exp_weights(scores, n, total, weights);
                 r->run_max[(size_t)q * r->runs_padded + record] = sum > 0 ? total : -INFINITY;
                 r->run_sum[(size_t)q * r->runs_padded + record] = sum;
                 if (!(sum * r->share[q] >= r->skip))
@@ -263,8 +260,6 @@ void cairn_landmark_rest(const struct cairn_landmark_selection *selection, uint3
                 r.run_max[i] = -INFINITY;
                 r.run_sum[i] = 0;
         }
-        for (uint32_t i = 0; i < CAIRN_RUN_TOKENS_MAX; i++)
-                r.ones[i] = 1;
         for (uint32_t q = 0; q < s->n_queries; q++) {
                 r.total[q] = s->lse_rest[q];
                 r.share[q] = cairn_exp_negative(r.total[q] - s->lse[q]);

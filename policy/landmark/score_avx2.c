@@ -406,11 +406,12 @@ ALWAYS void value_block(const uint8_t *codes, uint32_t blocks, uint32_t groups,
 }
 
 // The same for one coordinate and four queries: codes are unpacked once more, but points are looked
-// up half as often, and weights stay in a register for both nibbles.
+// up half as often, and weights stay in a register for both nibbles. Each of `dims` calls for the
+// same codes prefetches its share of what lies ahead.
 ALWAYS void value_block_of_four(const uint8_t *codes, uint32_t blocks, uint32_t groups,
                                 __m256i points, const __m256i weights[][QUADS_MAX],
                                 const float *units, float *const *outs, size_t at,
-                                const uint8_t *ahead)
+                                const uint8_t *ahead, const uint32_t dims)
 {
         const __m256i nibble = _mm256_set1_epi8(15);
         const size_t group_bytes = (size_t)blocks * CAIRN_VALUE_BLOCK_BYTES;
@@ -420,11 +421,9 @@ ALWAYS void value_block_of_four(const uint8_t *codes, uint32_t blocks, uint32_t 
                 sums[i / 2][i % 2] = _mm256_setzero_si256();
         const __m256i *wide = weights[0];
         for (uint32_t g = 0; g < groups; g++, wide += 8, codes += group_bytes) {
-                if (ahead) {
-                        for (uint32_t line = 0; line < CAIRN_VALUE_BLOCK_BYTES; line += 64)
-                                __builtin_prefetch(ahead + line);
-                        ahead += group_bytes;
-                }
+                for (uint32_t line = 0; line < CAIRN_VALUE_BLOCK_BYTES / dims; line += 64)
+                        __builtin_prefetch(ahead + line);
+                ahead += group_bytes;
                 CAIRN_UNROLL
                 for (uint32_t quad = 0; quad < 8; quad++) {
                         __m256i code = load32(codes + quad * 32);
@@ -479,7 +478,8 @@ ALWAYS void value_sums_of(const uint8_t *codes, uint32_t groups, uint32_t blocks
                 for (uint32_t i = 0; i < dims && queries == CAIRN_BATCH; i++)
                         value_block_of_four(codes + at, blocks, groups, points[i], wide, units,
                                             outs, to + (size_t)i * blocks * CAIRN_VALUE_BLOCK_SUBS,
-                                            i == 0 ? ahead + at : NULL);
+                                            ahead + at + i * (CAIRN_VALUE_BLOCK_BYTES / dims),
+                                            dims);
                 if (queries == CAIRN_BATCH)
                         continue;
                 for (; q + 2 <= queries; q += 2)

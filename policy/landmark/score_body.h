@@ -183,10 +183,17 @@ static void body_exp_sums(const float *scores, uint64_t stride, uint32_t queries
         }
 }
 
-static void body_exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
+static float body_exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
 {
-        for (uint32_t i = 0; i < n; i += LANES)
-                body_store(ret_weights + i, body_exp(body_load(scores + i) - max));
+        vf parts[PARTS] = {{0}};
+        for (uint32_t i = 0; i < n; i += CAIRN_LANES)
+                CAIRN_UNROLL
+        for (uint32_t p = 0; p < PARTS; p++) {
+                vf x = body_exp(body_load(scores + i + p * LANES) - max);
+                body_store(ret_weights + i + p * LANES, x);
+                parts[p] = parts[p] + x;
+        }
+        return body_total(parts);
 }
 
 BODY void body_store_keys(vf x, int32_t *ret_keys)

@@ -108,10 +108,14 @@ static void exp_sums(const float *scores, uint64_t stride, uint32_t queries, uin
         }
 }
 
-static void exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
+static float exp_weights(const float *scores, uint32_t n, float max, float *ret_weights)
 {
-        for (uint32_t i = 0; i < n; i++)
+        float lanes[CAIRN_LANES] = {0};
+        for (uint32_t i = 0; i < n; i++) {
                 ret_weights[i] = cairn_exp_negative(scores[i] - max);
+                lanes[i % CAIRN_LANES] = lanes[i % CAIRN_LANES] + ret_weights[i];
+        }
+        return lanes_total(lanes);
 }
 
 static void rank_max(const float *scores, uint64_t stride, uint32_t queries, const float *lse,
