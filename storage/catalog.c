@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "proto/status.h"
 #include "storage/catalog_audit.h"
+#include "storage/catalog_guard.h"
 #include "storage/catalog_note.h"
 #include "storage/catalog_record.h"
 
@@ -35,7 +37,12 @@ struct cairn_catalog_file {
         uint64_t map_bytes;
         uint32_t openings;
         bool fresh;
+        bool broken;                     // its bytes went away under LMDB
+        struct cairn_catalog_file *next; // of the broken ones
 };
+
+// LMDB cannot be closed where a transaction broke off; this keeps what it holds in sight.
+static struct cairn_catalog_file *_Atomic broken_files;
 
 static int status_of(int error)
 {
@@ -69,8 +76,67 @@ static int reserve_file(const char *path, uint64_t bytes)
         return error;
 }
 
-static int map_grow(struct cairn_catalog_file *file)
+// What one transaction may hold.
+struct batch {
+        struct cairn_catalog_op *first;
+        const struct cairn_audit_record *records;
+        size_t records_count;
+};
+enum extent {
+        EXTENT_ALL,
+        EXTENT_DELETES,         // alone: there is no room
+        EXTENT_DELETES_THROUGH, // and their records go to the audit's files at once
+        EXTENT_DELETES_COUNTED, // those cannot be written either: a later record says how many
+};
+
+static void on_assert(MDB_env *env, const char *text)
 {
+        (void)env;
+        (void)text;
+        cairn_catalog_guard_end();
+}
+
+// What LMDB is asked to do with a file that is whole, or CAIRN_EIO.
+struct guarded {
+        struct cairn_catalog_file *file;
+        int (*run)(const struct guarded *guarded);
+        const struct batch *batch;
+        enum extent extent;
+        bool ended;
+};
+
+static int run_guarded(void *arg)
+{
+        struct guarded *guarded = arg;
+        int error = guarded->run(guarded);
+        guarded->ended = true;
+        return error;
+}
+
+static bool is_damage(int error)
+{
+        return error == MDB_CORRUPTED || error == MDB_PAGE_NOTFOUND || error == MDB_PANIC;
+}
+
+static int guard(struct guarded *guarded)
+{
+        struct cairn_catalog_file *file = guarded->file;
+        int error = file->broken ? CAIRN_EIO : cairn_catalog_guard(run_guarded, guarded);
+        if (file->broken || (guarded->ended && !is_damage(error)))
+                return error;
+        file->broken = true;
+        if (file->options.on_warning)
+                file->options.on_warning(
+                    file->options.on_warning_arg,
+                    "the catalog cannot be read any more: it was cut, or its disk fails; blocks "
+                    "stay in RAM alone; mend the disk, then restart, which makes it anew from the "
+                    "slab files");
+        return error;
+}
+
+static int map_grow_within(const struct guarded *guarded)
+{
+        struct cairn_catalog_file *file = guarded->file;
         uint64_t bytes = file->map_bytes * 2;
         if (bytes > MAP_BYTES_MAX)
                 return ENOSPC;
@@ -83,13 +149,25 @@ static int map_grow(struct cairn_catalog_file *file)
         return error;
 }
 
-// Before the map is full: a transaction needs pages for what it copies.
-static bool map_low(const struct cairn_catalog_file *file)
+static int map_grow(struct cairn_catalog_file *file)
+{
+        struct guarded guarded = {.file = file, .run = map_grow_within};
+        return guard(&guarded);
+}
+
+// 1: before the map is full. A transaction needs pages for what it copies.
+static int map_low_within(const struct guarded *guarded)
 {
         MDB_envinfo info;
-        if (mdb_env_info(file->env, &info) != 0)
-                return false;
-        return (info.me_last_pgno + 1) * 4096ull > file->map_bytes / 4 * 3;
+        if (mdb_env_info(guarded->file->env, &info) != 0)
+                return 0;
+        return (info.me_last_pgno + 1) * 4096ull > guarded->file->map_bytes / 4 * 3;
+}
+
+static bool map_low(struct cairn_catalog_file *file)
+{
+        struct guarded guarded = {.file = file, .run = map_low_within};
+        return guard(&guarded) == 1;
 }
 
 static int put_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_catalog_op *op)
@@ -116,19 +194,6 @@ static int put_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_ca
         return error == MDB_NOTFOUND ? 0 : error;
 }
 
-// What one transaction may hold.
-struct batch {
-        struct cairn_catalog_op *first;
-        const struct cairn_audit_record *records;
-        size_t records_count;
-};
-enum extent {
-        EXTENT_ALL,
-        EXTENT_DELETES,         // alone: there is no room
-        EXTENT_DELETES_THROUGH, // and their records go to the audit's files at once
-        EXTENT_DELETES_COUNTED, // those cannot be written either: a later record says how many
-};
-
 static int stage_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_catalog_op *op,
                     enum extent extent)
 {
@@ -151,9 +216,11 @@ static void count_lost(struct cairn_catalog_file *file, const struct batch *batc
                 cairn_audit_log_lose(file->audit.log, lost);
 }
 
-// All of the batch in one transaction, or none. LMDB's errors, or a negative status.
-static int commit(struct cairn_catalog_file *file, const struct batch *batch, enum extent extent)
+static int commit_within(const struct guarded *guarded)
 {
+        struct cairn_catalog_file *file = guarded->file;
+        const struct batch *batch = guarded->batch;
+        enum extent extent = guarded->extent;
         MDB_txn *txn;
         int error = mdb_txn_begin(file->env, NULL, 0, &txn);
         if (error)
@@ -178,6 +245,13 @@ static int commit(struct cairn_catalog_file *file, const struct batch *batch, en
         else if (!error)
                 count_lost(file, batch);
         return error;
+}
+
+// All of the batch in one transaction, or none. LMDB's errors, or a negative status.
+static int commit(struct cairn_catalog_file *file, const struct batch *batch, enum extent extent)
+{
+        struct guarded guarded = {file, commit_within, batch, extent, false};
+        return guard(&guarded);
 }
 
 static bool no_room(int error)
@@ -395,6 +469,8 @@ static int open_env(struct cairn_catalog_file *file)
                 error = mdb_env_set_maxdbs(file->env, CAIRN_CATALOG_DATABASES);
         if (!error)
                 error = mdb_env_set_mapsize(file->env, file->map_bytes);
+        if (!error)
+                error = mdb_env_set_assert(file->env, on_assert);
         unsigned flags =
             MDB_NOSUBDIR | MDB_NOTLS | MDB_NOLOCK | (file->options.no_sync ? MDB_NOSYNC : 0);
         if (!error)
@@ -457,6 +533,12 @@ void cairn_catalog_file_close(struct cairn_catalog_file *file)
 {
         if (!file)
                 return;
+        if (file->broken) {
+                file->next = atomic_load(&broken_files);
+                while (!atomic_compare_exchange_weak(&broken_files, &file->next, file))
+                        ;
+                return;
+        }
         if (file->env)
                 mdb_env_close(file->env);
         free(file->path);

@@ -17,7 +17,9 @@ struct cairn_catalog_file;
 // one begun.
 int cairn_catalog_file_open(const struct cairn_catalog_options *options,
                             struct cairn_catalog_file **ret_file, char *ret_text);
-void cairn_catalog_file_close(struct cairn_catalog_file *file); // NULL is fine
+// NULL is fine. One whose bytes went away while it was open keeps its memory and descriptors: LMDB
+// cannot end a transaction that broke off.
+void cairn_catalog_file_close(struct cairn_catalog_file *file);
 bool cairn_catalog_file_fresh(const struct cairn_catalog_file *file);
 uint64_t cairn_catalog_file_generation(const struct cairn_catalog_file *file);
 int cairn_catalog_file_set_generation(struct cairn_catalog_file *file, uint64_t above);

@@ -139,6 +139,27 @@ class Disks(unittest.TestCase):
                                                        fields={2: 1}).statuses() == [OK]
                        and c.stats()["cairn_nvme_failed"] == 0)
 
+    def test_case_16_and_43_the_catalog_is_cut(self):
+        """Its map's bytes go: no SIGBUS, RAM goes on with a warning, and the next start makes it anew."""
+        daemon = self.start(nvme_bytes="64MiB")
+        catalog = os.path.join(daemon.directory, "data", "catalog.mdb")
+        with daemon.connect() as c:
+            number = c.open_space(Space.opaque(SIZE))
+            before, statuses = self.put(c, number, "before", 8, 1)
+            self.assertEqual(statuses, [OK] * 8)
+            os.truncate(catalog, 0)
+            k = key("promised")
+            self.assertEqual(c.put(number, [k], pattern(SIZE, k), fields={2: 1}).statuses(), [EIO])
+            self.until("a warning", lambda: daemon.log("the catalog cannot be read any more"))
+            kept, statuses = self.put(c, number, "ram", 12, 0)
+            self.assertEqual(statuses, [OK] * 12, "RAM goes on")
+            self.assertEqual(self.check(c, number, kept), 12)
+            self.assertEqual(self.check(c, number, before), 8)
+        daemon.stop()
+        again = self.start(nvme_bytes="64MiB", directory=daemon.directory)
+        with again.connect() as c:
+            self.assertEqual(self.check(c, c.open_space(Space.opaque(SIZE)), before), 8)
+
     def lose(self, daemon, happen):
         """No slab can be made any more: RAM goes on, with an alarm."""
         with daemon.connect() as c:

@@ -235,3 +235,38 @@ Test(catalog_damage, damaged_pages_end_no_daemon, .timeout = 120)
         free(sound);
         fixture_finish(&d.f);
 }
+
+// The map's bytes are gone: reading them raises SIGBUS.
+Test(catalog_damage, cut_while_it_is_open, .timeout = 120)
+{
+        struct damage_fixture d;
+        uint32_t refused = 0;
+        uint8_t *sound;
+        init(&d);
+        uint64_t used = make(&d, &sound);
+        for (uint64_t pages = 0; pages * PAGE_BYTES < used; pages += 1 + next(&d) % 8) {
+                write_file(&d, sound, used);
+                cr_assert_eq(open_file(&d), CAIRN_OK);
+                cr_assert_not(cairn_catalog_file_fresh(d.file));
+                cr_assert(change(&d, AT_ONCE));
+                cr_assert_eq(truncate(d.path, (off_t)(pages * PAGE_BYTES)), 0);
+                bool all = true;
+                for (int i = 0; i < 5; i++) {
+                        bool done = change(&d, AT_ONCE);
+                        cr_assert(all || !done, "what broke stays so until it is opened again");
+                        all = all && done;
+                }
+                refused += !all;
+                close_file(&d);
+                cr_assert_eq(open_file(&d), CAIRN_OK);
+                cr_assert(change(&d, AT_ONCE));
+                load(&d);
+                close_file(&d);
+                cr_assert(cairn_catalog_check(d.path, size_of(d.path)));
+        }
+        fprintf(stderr, "refused %u times\n", refused);
+        cr_assert_gt(refused, 0);
+        d.f.fds_before += 2 * (int)refused; // LMDB's two are kept: see cairn_catalog_file_close
+        free(sound);
+        fixture_finish(&d.f);
+}
