@@ -101,12 +101,18 @@ static size_t piece_of(const char *value)
         return PIECE_COLUMNS;
 }
 
+// Behind a blank, a semicolon begins a comment.
+static const char *blank_before(const char *value)
+{
+        return value[0] == ';' ? "" : " ";
+}
+
 static bool print_long(const struct cairn_config_setting *setting, FILE *to)
 {
         const char *value = setting->value;
         size_t size = piece_of(value);
-        bool written = fprintf(to, "; from %s\n%s = %.*s\n", setting->source, setting->name,
-                               (int)size, value) >= 0;
+        bool written = fprintf(to, "; from %s\n%s =%s%.*s\n", setting->source, setting->name,
+                               blank_before(value), (int)size, value) >= 0;
 
         for (value += size; *value; value += size) {
                 size = piece_of(value);
@@ -125,7 +131,9 @@ bool cairn_config_print(const struct cairn_config *config, FILE *to)
                         written = print_long(&setting, to) && written;
                         continue;
                 }
-                written = fprintf(to, "%s = %s", setting.name, setting.value) >= 0 && written;
+                written = fprintf(to, "%s =%s%s", setting.name, blank_before(setting.value),
+                                  setting.value) >= 0 &&
+                          written;
                 if (setting.computed)
                         written = fprintf(to, " ; %llu", (unsigned long long)setting.number) >= 0 &&
                                   written;
