@@ -104,7 +104,7 @@ void cairn_scan_codes(const struct cairn_landmark_layout *layout,
         uint32_t groups = cairn_round_up(n_tokens, CAIRN_GROUP_TOKENS) / CAIRN_GROUP_TOKENS;
         struct cairn_run_head head;
         struct ahead ahead = {0};
-        cairn_run_head_read(layout, code_run, run, &head);
+        cairn_run_head_read(layout, kernels, code_run, run, &head);
         if (next)
                 ahead = look_ahead(layout, columns, next, next != code_run ? 0 : run + 1);
         cairn_run_means(layout, kernels, query, code_run, run, records->mean, records->stride);

@@ -13,6 +13,7 @@
 
 enum {
         CAIRN_RUN_TOKENS_MAX = 256,
+        CAIRN_HALVES_STEP = 32,    // what the kernel for halves takes at least
         CAIRN_Q4_GROUP = 32,       // elements of a 4-bit row that share an fp16 scale
         CAIRN_Q4_GROUP_BYTES = 18, // scale, then 16 bytes: element j low, j + 16 high, offset by 8
         CAIRN_CENTRE_MAX = 127,    // a centre byte i stands for i * |i| * the run's centre scale
@@ -53,12 +54,13 @@ static inline uint32_t cairn_piece_run_tokens(const struct cairn_landmark_layout
 struct cairn_run_head {
         float centre_scale;
         uint32_t channels;
-        float scales[CAIRN_LANDMARK_OUTLIERS_MAX];
+        float scales[CAIRN_HALVES_STEP];               // [channels], then zeros
         uint16_t indices[CAIRN_LANDMARK_OUTLIERS_MAX]; // always below k_dim
 };
 
-void cairn_run_head_read(const struct cairn_landmark_layout *layout, const uint8_t *code_run,
-                         uint32_t run, struct cairn_run_head *ret_head);
+void cairn_run_head_read(const struct cairn_landmark_layout *layout,
+                         const struct cairn_kernels *kernels, const uint8_t *code_run, uint32_t run,
+                         struct cairn_run_head *ret_head);
 void cairn_run_head_write(const struct cairn_landmark_layout *layout, uint8_t *code_run,
                           uint32_t run, const struct cairn_run_head *head);
 // Centre of a run as floats, padded with zeros to a multiple of 16.

@@ -61,6 +61,50 @@ static float widest_eight(const float *spans, uint32_t subs)
         return widest;
 }
 
+// Four grid points at a time; every machine has vectors of 16 bytes.
+typedef float v4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t v4i __attribute__((vector_size(16), aligned(4), may_alias));
+
+static v4 least_of(v4 a, v4 b)
+{
+        v4i less = a < b;
+        return (v4)(((v4i)a & less) | ((v4i)b & ~less));
+}
+
+// y . point for the points of one table, and the least and largest of them.
+static void multiply_points(const float *y, uint32_t subs, const struct cairn_grid *grid,
+                            const float points[CAIRN_GRID_DIMS_MAX][CAIRN_GRID_POINTS],
+                            float *ret_products, float *ret_least, float *ret_most)
+{
+        v4 low = (v4){0} + FLT_MAX, high = low; // high: of the negatives
+        for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c += 4) {
+                v4 x = {0};
+                for (uint32_t i = 0; i < grid->dims; i++)
+                        x = x + *(const v4 *)(points[i] + c) * y[i * subs];
+                *(v4 *)(ret_products + c) = x;
+                low = least_of(x, low);
+                high = least_of(-x, high);
+        }
+        *ret_least = low[0];
+        *ret_most = -high[0];
+        for (uint32_t i = 1; i < 4; i++) {
+                *ret_least = low[i] < *ret_least ? low[i] : *ret_least;
+                *ret_most = -high[i] > *ret_most ? -high[i] : *ret_most;
+        }
+}
+
+// Bytes of one table: round((product - least) * inverse).
+static void round_table(const float *products, float least, float inverse, uint8_t *ret_table)
+{
+        int32_t whole[CAIRN_GRID_POINTS];
+        for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c += 4) {
+                v4 x = (*(const v4 *)(products + c) - least) * inverse;
+                *(v4i *)(whole + c) = (v4i)(x + 12582912.0f) - 0x4b400000; // cairn_round
+        }
+        for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
+                ret_table[c] = (uint8_t)whole[c];
+}
+
 // Byte tables of one query: entry = round((y . point - least of the table) / unit); the sum of the
 // least is the base.
 static void make_tables(struct cairn_query *query, const struct cairn_grid *grid, const float *y,
@@ -68,29 +112,23 @@ static void make_tables(struct cairn_query *query, const struct cairn_grid *grid
 {
         struct cairn_grid_floats floats;
         float products[CAIRN_DIM_PADDED_MAX][CAIRN_GRID_POINTS], least[CAIRN_DIM_PADDED_MAX];
-        float spans[CAIRN_DIM_PADDED_MAX], base = 0;
+        float points[CAIRN_GRID_DIMS_MAX][CAIRN_GRID_POINTS];
+        float spans[CAIRN_DIM_PADDED_MAX], base = 0, most;
         uint32_t subs = query->subs;
         cairn_grid_expand(grid, &floats);
+        for (uint32_t i = 0; i < grid->dims; i++)
+                for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
+                        points[i][c] = floats.points[c][i];
         for (uint32_t s = 0; s < subs; s++) {
-                float high = -FLT_MAX, low = FLT_MAX;
-                for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++) {
-                        float x = 0;
-                        for (uint32_t i = 0; i < grid->dims; i++)
-                                x = x + y[s + i * subs] * floats.points[c][i];
-                        products[s][c] = x;
-                        high = x > high ? x : high;
-                        low = x < low ? x : low;
-                }
-                least[s] = low;
-                spans[s] = high - low;
-                base = base + low;
+                multiply_points(y + s, subs, grid, points, products[s], &least[s], &most);
+                spans[s] = most - least[s];
+                base = base + least[s];
         }
         float span = widest_eight(spans, subs);
         float inverse = span > 1e-30f ? CAIRN_TABLES_SUM / span : 0;
         uint8_t *table = query->tables + (size_t)q * subs * CAIRN_GRID_POINTS;
-        for (uint32_t s = 0; s < subs; s++)
-                for (uint32_t c = 0; c < CAIRN_GRID_POINTS; c++)
-                        *table++ = (uint8_t)cairn_round((products[s][c] - least[s]) * inverse);
+        for (uint32_t s = 0; s < subs; s++, table += CAIRN_GRID_POINTS)
+                round_table(products[s], least[s], inverse, table);
         query->table_units[q] = span > 1e-30f ? span / CAIRN_TABLES_SUM : 0;
         query->table_bases[q] = base;
 }

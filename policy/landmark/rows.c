@@ -176,8 +176,9 @@ void cairn_q4_decode(const uint8_t *bytes, uint32_t dim, uint32_t padded, float 
 
 // ---- The head of a run ----
 
-void cairn_run_head_read(const struct cairn_landmark_layout *layout, const uint8_t *code_run,
-                         uint32_t run, struct cairn_run_head *ret_head)
+void cairn_run_head_read(const struct cairn_landmark_layout *layout,
+                         const struct cairn_kernels *kernels, const uint8_t *code_run, uint32_t run,
+                         struct cairn_run_head *ret_head)
 {
         const struct cairn_landmark_shape *shape = &layout->shape;
         const uint8_t *at = code_run + layout->run_heads + run * cairn_run_head_bytes(shape);
@@ -185,14 +186,15 @@ void cairn_run_head_read(const struct cairn_landmark_layout *layout, const uint8
         const uint8_t *indices = at + 4 + channels * 2;
         memcpy(&ret_head->centre_scale, at, 4);
         ret_head->channels = channels;
+        uint16_t halves[CAIRN_HALVES_STEP] = {0};
+        memcpy(halves, at + 4, (size_t)channels * 2);
+        kernels->halves(halves, CAIRN_HALVES_STEP, ret_head->scales);
         for (uint32_t c = 0; c < channels; c++) {
-                uint16_t half, index = 0;
-                memcpy(&half, at + 4 + c * 2, 2);
+                uint16_t index = 0;
                 if (shape->k_dim > 256)
                         memcpy(&index, indices + c * 2, 2);
                 else
                         index = indices[c];
-                ret_head->scales[c] = cairn_half_to_float(half);
                 ret_head->indices[c] = index < shape->k_dim ? index : 0;
         }
 }
