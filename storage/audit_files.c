@@ -1,8 +1,9 @@
 // The audit's files: names, appending, cutting, rotation.
 #include "storage/audit_files.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -133,6 +134,7 @@ static void close_last(struct cairn_audit_files *files)
         if (files->last >= 0)
                 (void)close(files->last); // all of it is synced, or will be written again
         files->last = -1;
+        files->unsynced = false;
 }
 
 void cairn_audit_files_finish(struct cairn_audit_files *files)
@@ -229,10 +231,26 @@ static int cut(struct cairn_audit_files *files, uint64_t sequence)
         return CAIRN_OK;
 }
 
+int cairn_audit_files_sync(struct cairn_audit_files *files)
+{
+        if (!files->unsynced)
+                return CAIRN_OK;
+        assert(files->count > 0 && files->last >= 0);
+        if (fdatasync(files->last) != 0) {
+                // Some of it may be there, or none: the next append cuts it.
+                files->files[files->count - 1].excess_bytes = 1;
+                return cairn_status_from_errno(errno);
+        }
+        files->unsynced = false;
+        return CAIRN_OK;
+}
+
 static int add_file(struct cairn_audit_files *files, uint64_t first)
 {
-        int status;
+        int status = cairn_audit_files_sync(files);
 
+        if (status != CAIRN_OK)
+                return status;
         if (files->count == CAIRN_AUDIT_FILES_MAX)
                 return CAIRN_ENOSPC;
         close_last(files);
@@ -296,12 +314,14 @@ int cairn_audit_files_append(struct cairn_audit_files *files, uint64_t sequence,
                 if (status == CAIRN_OK)
                         status = write_all(files->last, bytes, some * RECORD,
                                            (off_t)(file->count * RECORD));
-                if (status == CAIRN_OK && fdatasync(files->last) != 0)
-                        status = cairn_status_from_errno(errno);
                 if (status != CAIRN_OK) {
                         file->excess_bytes = 1; // some of it may be there
                         break;
                 }
+                files->unsynced = true;
+                (void)sync_file_range(files->last, (off_t)(file->count * RECORD),
+                                      (off_t)(some * RECORD),
+                                      SYNC_FILE_RANGE_WRITE); // the sync tells of errors
                 file->count += some;
                 sequence += some;
                 bytes += some * RECORD;

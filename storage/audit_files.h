@@ -33,6 +33,7 @@ struct cairn_audit_files {
         uint32_t count;
         uint64_t file_records; // a file is full with so many
         uint64_t limit_records;
+        bool unsynced; // the newest file
 };
 
 // Makes the directory and reads its names. A zeroed struct may be finished. CAIRN_EIO, CAIRN_ENOMEM
@@ -54,10 +55,12 @@ uint64_t cairn_audit_files_end(const struct cairn_audit_files *files);
 // are no records.
 int cairn_audit_files_chain(struct cairn_audit_files *files, struct cairn_audit_end *ret_end);
 
-// Writes records from `sequence` on and syncs them. What the files hold there already is cut: the
-// caller has it. The caller may try again after an error, with the same records.
+// Writes records from `sequence` on. What the files hold there already is cut: the caller has it.
+// They are on their way to the disk then, and there after a sync. The caller may try again after an
+// error of either, with the same records.
 int cairn_audit_files_append(struct cairn_audit_files *files, uint64_t sequence,
                              const uint8_t *bytes, uint64_t count);
+int cairn_audit_files_sync(struct cairn_audit_files *files);
 
 // True: the bound is passed, and files before `*ret_first` are to go.
 bool cairn_audit_files_full(const struct cairn_audit_files *files, uint64_t *ret_first);

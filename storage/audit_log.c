@@ -25,7 +25,8 @@ struct cairn_audit_log {
         uint64_t tail_first;
         uint64_t tail_count;
         uint64_t tail_capacity;
-        uint64_t lost; // not yet said
+        uint64_t written; // the first of the tail that are in files too, not synced yet
+        uint64_t lost;    // not yet said
         bool table_stale;
         bool warned;
         bool continued;
@@ -139,22 +140,17 @@ void cairn_audit_log_begin(struct cairn_audit_log *log)
         log->written_through = false;
 }
 
-const uint8_t *cairn_audit_log_stage(struct cairn_audit_log *log,
-                                     const struct cairn_audit_record *record,
-                                     uint64_t *ret_sequence)
+bool cairn_audit_log_stage(struct cairn_audit_log *log, const struct cairn_audit_record *record)
 {
         uint64_t at = log->tail_count + log->staged_count;
-        uint8_t *bytes;
 
         if (!grow(log, at + 1)) {
                 log->refused++;
-                return NULL;
+                return false;
         }
-        bytes = log->tail + at * RECORD;
-        *ret_sequence = log->staged_end.count;
-        cairn_audit_append(&log->staged_end, record, bytes);
+        cairn_audit_append(&log->staged_end, record, log->tail + at * RECORD);
         log->staged_count++;
-        return bytes;
+        return true;
 }
 
 void cairn_audit_log_lose(struct cairn_audit_log *log, uint64_t count)
@@ -190,15 +186,31 @@ bool cairn_audit_log_own(struct cairn_audit_log *log, struct cairn_audit_record 
         return false;
 }
 
-bool cairn_audit_log_staged(const struct cairn_audit_log *log, struct cairn_audit_end *ret_end)
+bool cairn_audit_log_staged(const struct cairn_audit_log *log,
+                            struct cairn_audit_staged *ret_staged)
 {
-        *ret_end = log->staged_end;
-        return log->staged_count > 0;
+        if (log->staged_count == 0)
+                return false;
+        *ret_staged = (struct cairn_audit_staged){.bytes = log->tail + log->tail_count * RECORD,
+                                                  .first = log->tail_first + log->tail_count,
+                                                  .count = log->staged_count,
+                                                  .end = log->staged_end};
+        return true;
 }
 
-bool cairn_audit_log_empties(const struct cairn_audit_log *log)
+bool cairn_audit_log_leaving(const struct cairn_audit_log *log, uint64_t *ret_before)
 {
+        *ret_before = log->tail_first;
         return log->table_stale;
+}
+
+// Under the lock. The first `count` of the tail, with all that is staged, or without.
+static int write_files(struct cairn_audit_log *log, uint64_t count)
+{
+        int status = cairn_audit_files_append(&log->files, log->tail_first, log->tail, count);
+
+        log->written = status == CAIRN_OK ? count : 0;
+        return status;
 }
 
 int cairn_audit_log_write_through(struct cairn_audit_log *log)
@@ -206,8 +218,10 @@ int cairn_audit_log_write_through(struct cairn_audit_log *log)
         int status;
 
         pthread_mutex_lock(&log->lock);
-        status = cairn_audit_files_append(&log->files, log->tail_first, log->tail,
-                                          log->tail_count + log->staged_count);
+        status = write_files(log, log->tail_count + log->staged_count);
+        if (status == CAIRN_OK)
+                status = cairn_audit_files_sync(&log->files);
+        log->written = 0; // what is staged may not be committed: then all are written again
         pthread_mutex_unlock(&log->lock);
         log->written_through = status == CAIRN_OK;
         return status;
@@ -231,22 +245,44 @@ void cairn_audit_log_commit(struct cairn_audit_log *log)
         cairn_audit_log_begin(log);
 }
 
+// Under the lock. What was written leaves the tail once it is synced.
+static int sync_files(struct cairn_audit_log *log)
+{
+        int status = cairn_audit_files_sync(&log->files);
+
+        if (status == CAIRN_OK) {
+                log->tail_first += log->written;
+                log->tail_count -= log->written;
+                memmove(log->tail, log->tail + log->written * RECORD, log->tail_count * RECORD);
+                log->table_stale = true;
+        }
+        log->written = 0;
+        return status;
+}
+
 void cairn_audit_log_roll(struct cairn_audit_log *log, bool all)
 {
         uint64_t enough = log->files.file_records;
-        int status;
+        uint64_t settled = CAIRN_AUDIT_SYNC_RECORDS;
+        int status = CAIRN_OK;
 
         if (enough > CAIRN_AUDIT_ROLL_RECORDS)
                 enough = CAIRN_AUDIT_ROLL_RECORDS;
-        if (log->tail_count == 0 || (!all && log->tail_count < enough))
+        if (settled > enough / 16)
+                settled = enough / 16;
+        if (log->tail_count == 0)
                 return;
+        if (log->tail_count >= 2 * enough)
+                all = true; // crashes or a failing disk kept them: no more steps
         pthread_mutex_lock(&log->lock);
-        status = cairn_audit_files_append(&log->files, log->tail_first, log->tail, log->tail_count);
-        if (status == CAIRN_OK) {
-                log->tail_first += log->tail_count;
-                log->tail_count = 0;
-                log->table_stale = true;
-        }
+        if (log->written > 0 && (all || log->tail_count >= log->written + settled))
+                status = sync_files(log);
+        else if (log->written == 0 && !all && log->tail_count >= enough)
+                status = write_files(log, log->tail_count);
+        if (all && status == CAIRN_OK && log->tail_count > 0)
+                status = write_files(log, log->tail_count);
+        if (all && status == CAIRN_OK && log->written > 0)
+                status = sync_files(log);
         pthread_mutex_unlock(&log->lock);
         if (status != CAIRN_OK && !log->warned)
                 warn(log, "the audit's files cannot be written: records stay in the catalog until "

@@ -4,7 +4,9 @@
 // files (audit_files.h). What the table holds is in memory too, for the files and for readers.
 //
 //   table, files: records [tail_first, end) are in the table; those before are in files, synced
-//   crash between file and table: the files hold some of the table's again; they are cut
+//   files are written, then synced some transactions later, when the disk has them anyway; the next
+//   transaction takes them out of the table
+//   crash between: the files hold some of the table's again; they are cut
 //
 // May be used by: storage/index.c, storage/catalog.c, storage/audit*.c, tests. May use: proto.
 // Threads: one at a time writes (the index thread); snapshot from any.
@@ -18,7 +20,8 @@
 #include "storage/audit_files.h"
 
 enum {
-        CAIRN_AUDIT_ROLL_RECORDS = 4096,  // in the table, before they go to files
+        CAIRN_AUDIT_ROLL_RECORDS = 16384, // in the table, before they go to files
+        CAIRN_AUDIT_SYNC_RECORDS = 1024,  // that follow them, before these are synced
         CAIRN_AUDIT_TAIL_RECORDS = 65536, // at most, while the files cannot be written
 };
 
@@ -44,25 +47,32 @@ int cairn_audit_log_resume(struct cairn_audit_log *log, const struct cairn_audit
 bool cairn_audit_log_continued(const struct cairn_audit_log *log);
 
 // One transaction: begin (again, if it is repeated), stage each record, commit if it was committed.
-// Staged bytes are the log's, until the next call. NULL: no room; it is counted.
+// False: no room; it is counted.
 void cairn_audit_log_begin(struct cairn_audit_log *log);
-const uint8_t *cairn_audit_log_stage(struct cairn_audit_log *log,
-                                     const struct cairn_audit_record *record,
-                                     uint64_t *ret_sequence);
+bool cairn_audit_log_stage(struct cairn_audit_log *log, const struct cairn_audit_record *record);
 void cairn_audit_log_lose(struct cairn_audit_log *log, uint64_t count); // said by a later record
 // The log's own words, staged by begin's caller first: what was lost, what is rotated out. False:
 // none.
 bool cairn_audit_log_own(struct cairn_audit_log *log, struct cairn_audit_record *ret_record);
-// What the catalog is to remember with it; false: nothing was staged.
-bool cairn_audit_log_staged(const struct cairn_audit_log *log, struct cairn_audit_end *ret_end);
-// The table's records are in files: this transaction is to empty it first.
-bool cairn_audit_log_empties(const struct cairn_audit_log *log);
+// What the transaction is to put into the table, and the chain's end that the catalog is to
+// remember with it. The bytes are the log's, until the next call. False: nothing was staged.
+struct cairn_audit_staged {
+        const uint8_t *bytes;
+        uint64_t first; // sequence
+        uint64_t count;
+        struct cairn_audit_end end;
+};
+bool cairn_audit_log_staged(const struct cairn_audit_log *log,
+                            struct cairn_audit_staged *ret_staged);
+// Records before this one are in files: the transaction is to take them out of the table first.
+// False: there are none.
+bool cairn_audit_log_leaving(const struct cairn_audit_log *log, uint64_t *ret_before);
 // For a catalog without room: all that is staged goes to files before the commit, not to the table.
 int cairn_audit_log_write_through(struct cairn_audit_log *log);
 void cairn_audit_log_commit(struct cairn_audit_log *log);
 
-// Moves the table's records to files if there are enough of them, or `all`. An error is a warning,
-// once, and is tried again with the next.
+// Moves the table's records to files if there are enough of them, or `all`: a step of it, after
+// each commit. An error is a warning, once, and is tried again with the next.
 void cairn_audit_log_roll(struct cairn_audit_log *log, bool all);
 
 // The files are above their bound: a transaction, an empty one too, says so and takes the oldest.

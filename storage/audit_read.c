@@ -16,7 +16,7 @@ enum {
 // Files may hold some of the table's records again, after a crash or a commit that failed.
 static void clip(struct cairn_audit_file *file, uint64_t tail_first, bool anchored)
 {
-        if (!anchored || file->first + file->count <= tail_first)
+        if (!anchored || file->first + file->count < tail_first)
                 return;
         file->count = file->first < tail_first ? tail_first - file->first : 0;
         file->excess_bytes = 0;

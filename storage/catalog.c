@@ -203,7 +203,7 @@ static int stage_op(struct cairn_catalog_file *file, MDB_txn *txn, struct cairn_
         if (error || op->audit.action == 0)
                 return error;
         if (extent != EXTENT_DELETES_COUNTED)
-                return cairn_catalog_audit_stage(&file->audit, txn, &op->audit);
+                cairn_catalog_audit_stage(&file->audit, &op->audit);
         return 0;
 }
 
@@ -232,7 +232,7 @@ static int commit_within(const struct guarded *guarded)
         for (struct cairn_catalog_op *op = batch->first; op && !error; op = op->next)
                 error = stage_op(file, txn, op, extent);
         for (size_t i = 0; i < batch->records_count && !error && extent == EXTENT_ALL; i++)
-                error = cairn_catalog_audit_stage(&file->audit, txn, &batch->records[i]);
+                cairn_catalog_audit_stage(&file->audit, &batch->records[i]);
         if (!error && audited)
                 error = cairn_catalog_audit_finish(&file->audit, txn);
         if (error) {

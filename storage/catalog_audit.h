@@ -18,8 +18,8 @@ struct cairn_catalog_audit {
 // In one transaction: begin, stage each record, finish; then commit, once it is committed. They
 // return LMDB's errors, or a negative status of the files, and do nothing without a log.
 int cairn_catalog_audit_begin(struct cairn_catalog_audit *audit, MDB_txn *txn, bool through);
-int cairn_catalog_audit_stage(struct cairn_catalog_audit *audit, MDB_txn *txn,
-                              const struct cairn_audit_record *record);
+void cairn_catalog_audit_stage(struct cairn_catalog_audit *audit,
+                               const struct cairn_audit_record *record);
 int cairn_catalog_audit_finish(struct cairn_catalog_audit *audit, MDB_txn *txn);
 void cairn_catalog_audit_commit(struct cairn_catalog_audit *audit);
 

@@ -2,8 +2,8 @@
 //   meta    "format" -> meta record, "audit" -> audit record
 //   spaces  u32 id   -> space record
 //   blocks  space id (u32, big endian), key (32 bytes) -> block record
-//   audit_tail  sequence (u64, of this machine) -> a record of the audit, proto/audit_record.h:
-//               those that are not in the audit's files yet
+//   audit_tail  sequence of the first (u64, of this machine) -> 1 to 63 records of the audit, one
+//               after the other, proto/audit_record.h: those that are not in its files yet
 // Every record but those of the audit ends with the first 8 bytes of the XXH3-128 of its key and of
 // what stands before.
 //
