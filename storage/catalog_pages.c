@@ -218,11 +218,10 @@ static bool check_places(const uint8_t *page, uint32_t nodes, bool branch)
                 read_node(page + at, branch, &node);
                 if (node.bytes > PAGE - at)
                         return false;
-                for (uint64_t part = at / 2; part < (at + node.bytes + 1) / 2; part++) {
-                        if (used[part])
-                                return false;
-                        used[part] = 1;
-                }
+                uint64_t parts = (node.bytes + 1) / 2;
+                if (memchr(used + at / 2, 1, parts))
+                        return false;
+                memset(used + at / 2, 1, parts);
         }
         return true;
 }
