@@ -28,6 +28,9 @@ static int run(struct cairn_config *config)
                           "this machine or build has no kernels \"%s\"", config->isa);
                 return EXIT_CONFIGURATION;
         }
+        if (cairn_isa_warning())
+                cairn_log(CAIRN_LOG_WARNING, "other kernels serve, with the same answers", "%s",
+                          cairn_isa_warning());
         if (config->numa_node_list.count > 0 &&
             cairn_numa_stay(&config->numa_node_list, &config->numa_cpus, text) != CAIRN_OK) {
                 cairn_log(CAIRN_LOG_ERROR, NULL, "%s", text);

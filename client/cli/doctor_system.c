@@ -10,6 +10,10 @@
 
 #include "client/cli/doctor.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #define SET(field, ...) ((void)snprintf((field), sizeof(field), __VA_ARGS__))
 
 enum {
@@ -107,6 +111,15 @@ void cairn_cli_check_huge_pages(struct cairn_cli_finding *ret_finding)
         }
 }
 
+#if defined(__x86_64__)
+static bool has_tiles(void)
+{
+        unsigned a, b, c, d;
+
+        return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 3) == 3; // AMX-TILE and -INT8
+}
+#endif
+
 void cairn_cli_check_processor(struct cairn_cli_finding *ret_finding)
 {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -117,9 +130,10 @@ void cairn_cli_check_processor(struct cairn_cli_finding *ret_finding)
         bool avx512 = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
 
         SET(ret_finding->found, "%ld cores, %s", cores,
-            avx512 ? "AVX-512 with VNNI"
-            : avx2 ? "AVX2"
-                   : "neither AVX2 nor AVX-512");
+            avx512 && has_tiles() ? "AVX-512 with VNNI, AMX"
+            : avx512              ? "AVX-512 with VNNI"
+            : avx2                ? "AVX2"
+                                  : "neither AVX2 nor AVX-512");
         if (!avx2) {
                 ret_finding->verdict = CAIRN_CLI_SLOWER;
                 SET(ret_finding->advice, "retrieval will be slow; a virtual machine may hide it: "

@@ -10,7 +10,7 @@ enum {
 // rounding. And of a chunk's, whose score is a mean or a bound of its tokens'.
 static const double noise_alone = 0.4;
 static const double noise_together = 0.15;
-static const double noise_together_chunk = 0.5;
+static const double noise_together_chunk = 1;
 static const double noise_table = 1.0 / 12;
 // Variance of rounding to whole units.
 static const double rounding = 1.0 / 12;
@@ -99,6 +99,8 @@ float cairn_bound_mass_error(const struct cairn_landmark_selection *s,
                 double most = mass / (known + others * change);
                 double least = mass * change / (known * change + others);
                 double up = (most - mass) / 2, all = (most - least) / 4;
+                if (s->request->kind != CAIRN_LANDMARK_TOKENS)
+                        all = (mass - least) / 2; // chunks may hide much more than they show
                 bar = up > all ? up : all;
         }
         double weight =

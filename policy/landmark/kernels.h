@@ -23,6 +23,7 @@ enum {
         CAIRN_WEIGHT_TOKENS = 128,   // whose values are summed in 16 bits
         CAIRN_WEIGHTS_SUM_MAX = 520, // of their weights, each at most 255
         CAIRN_STREAM_ALIGN = 64,     // bytes
+        CAIRN_MANY_QUERIES = 8,      // from which on rows_dots serves
         CAIRN_DIM_PADDED_MAX = 576,  // the largest dim, padded to 16 or 32
 };
 
@@ -95,6 +96,10 @@ struct cairn_kernels {
         // dots[q] = sum of row[j] * queries[q * bytes + j]; bytes a multiple of 16.
         void (*row_dots)(const int8_t *row, uint32_t bytes, const int16_t *queries,
                          uint32_t n_queries, int32_t *ret_dots);
+        // dots[r * n_queries + q] = row r . query row q, as row_dots has it, for rows at a stride
+        // of row_stride bytes. NULL: this machine gains nothing from many queries at once.
+        void (*rows_dots)(const int8_t *rows, uint32_t n_rows, uint32_t row_stride, uint32_t bytes,
+                          const int16_t *queries, uint32_t n_queries, int32_t *ret_dots);
         // A run's centre: out[j] = i * |i| * scale for bytes i; n a multiple of 16.
         void (*centre)(const int8_t *bytes, float scale, uint32_t n, float *out);
         // dots[q] = what `dot` gives for query row q and what `centre` gives; rows [n_rows][n].
@@ -154,9 +159,19 @@ extern const struct cairn_kernels cairn_kernels_scalar;
 #if defined(__x86_64__)
 extern const struct cairn_kernels cairn_kernels_avx2;
 extern const struct cairn_kernels cairn_kernels_avx512;
+// AMX: its rows_dots beside AVX-512's others.
+void cairn_amx_rows_dots(const int8_t *rows, uint32_t n_rows, uint32_t row_stride, uint32_t bytes,
+                         const int16_t *queries, uint32_t n_queries, int32_t *ret_dots);
 #elif defined(__aarch64__)
 extern const struct cairn_kernels cairn_kernels_neon;
 #endif
+
+typedef void cairn_rows_dots_function(const int8_t *rows, uint32_t n_rows, uint32_t row_stride,
+                                      uint32_t bytes, const int16_t *queries, uint32_t n_queries,
+                                      int32_t *ret_dots);
+// Whether it gives what the scalar row_dots gives, on a small fixed input: asked before it is used
+// on a machine, since none of those that build and test this has tiles.
+bool cairn_rows_dots_check(cairn_rows_dots_function *rows_dots);
 
 // The chosen table (isa.c).
 const struct cairn_kernels *cairn_kernels_chosen(void);

@@ -49,6 +49,8 @@ enum cairn_isa {
 // name; CAIRN_EUNSUPPORTED: this build or machine lacks it; the choice then stays as it was.
 int cairn_isa_choose(const char *forced);
 enum cairn_isa cairn_isa_chosen(void);
+// What choosing found wrong with this machine, for the log; NULL: nothing.
+const char *cairn_isa_warning(void);
 bool cairn_isa_available(enum cairn_isa isa);
 const char *cairn_isa_name(enum cairn_isa isa);
 

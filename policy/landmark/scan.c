@@ -318,6 +318,9 @@ static bool score_run(struct cairn_landmark_selection *s, const struct cairn_lan
                                    scores + t);
                 return false;
         }
+        if (cairn_scan_rows(l, s->kernels, &s->query, piece, first, n, means, stride, scores,
+                            s->score_stride))
+                return false;
         for (uint32_t t = 0; t < n; t++) {
                 if (piece->code_run && l->shape.landmark_bits == 8)
                         scan_int8(l, s->kernels, &s->query, piece->code_run, first + t, means,

@@ -135,6 +135,15 @@ void cairn_run_means(const struct cairn_landmark_layout *layout,
                      const struct cairn_kernels *kernels, const struct cairn_query *query,
                      const uint8_t *code_run, uint32_t run, float *ret_mean, uint32_t stride);
 
+// scan_rows.c
+// Scores of n tokens from `first` of a piece whose rows are scored as int8, for many queries; false
+// (and nothing written): not such a piece, too few queries, or no kernel for it.
+bool cairn_scan_rows(const struct cairn_landmark_layout *layout,
+                     const struct cairn_kernels *kernels, const struct cairn_query *query,
+                     const struct cairn_landmark_piece *piece, uint32_t first, uint32_t n,
+                     const float *means, uint32_t mean_stride, float *ret_scores,
+                     uint64_t score_stride);
+
 // Whether a piece's rows of this codec are its raw rows.
 static inline bool cairn_piece_is_raw(const struct cairn_landmark_piece *piece, uint32_t codec)
 {
