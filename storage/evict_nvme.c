@@ -126,7 +126,7 @@ void cairn_evict_place_nvme(struct cairn_store *store, struct cairn_block *block
             cairn_block_is(block, CAIRN_BLOCK_VISIBLE) && cairn_block_is(block, CAIRN_BLOCK_STORED);
         bool may_go = in && block->holds == 0 && block->refs == 0 && block->children == 0 &&
                       !cairn_block_is(block, CAIRN_BLOCK_DIRTY | CAIRN_BLOCK_LEGAL);
-        if (may_go && cairn_block_is(block, CAIRN_BLOCK_MAY_GO))
+        if (in && block->pooled && may_go == cairn_block_is(block, CAIRN_BLOCK_MAY_GO))
                 return; // as it was: nothing beside the block is touched
         block->flags = (uint16_t)(may_go ? block->flags | CAIRN_BLOCK_MAY_GO
                                          : block->flags & ~CAIRN_BLOCK_MAY_GO);
@@ -134,8 +134,10 @@ void cairn_evict_place_nvme(struct cairn_store *store, struct cairn_block *block
         if (!in) {
                 if (node->home)
                         cairn_eviction_remove(node, CAIRN_EVICTION_REMOVED);
+                block->pooled = false;
                 return;
         }
+        block->pooled = true;
         if (!node->home) {
                 struct cairn_pool *pool = NULL;
                 int status = cairn_evict_pool_of(store, cairn_block_space(store, block),
@@ -203,6 +205,7 @@ static bool evict(struct cairn_store *store, struct cairn_block *block,
         cairn_audit_decided(store, &record, NULL, &numbers);
         assert(block->children == 0 && block->holds == 0);
         cairn_eviction_remove(node, CAIRN_EVICTION_EVICTED);
+        block->pooled = false;
         block->flags &= (uint16_t)~CAIRN_BLOCK_MAY_GO;
         store->stats.evicted_nvme++;
         cairn_block_forget(store, block, op, &record);

@@ -70,11 +70,12 @@ struct cairn_block {
         struct cairn_key key;
         uint64_t expires_ms; // 0: never
         uint32_t holds;
-        uint32_t refs;     // the store's own: loads, writes, catalog changes
-        uint32_t children; // visible blocks and puts that name it as parent
-        uint32_t heap;     // place in store->expiries
-        uint32_t id;       // place in the table's entries
-        uint16_t space;    // index in store->spaces
+        uint32_t refs : 31;  // the store's own: loads, writes, catalog changes
+        uint32_t pooled : 1; // its node is in a pool: spares looking there
+        uint32_t children;   // visible blocks and puts that name it as parent
+        uint32_t heap;       // place in store->expiries
+        uint32_t id;         // place in the table's entries
+        uint16_t space;      // index in store->spaces
         uint16_t flags;
         struct cairn_resident *resident; // NULL: nothing in RAM
         struct cairn_key parent;         // zero: a root

@@ -30,7 +30,17 @@ struct sums {
         uint64_t pins;
         uint64_t ram_bytes;
         uint64_t slots;
+        uint64_t misplaced; // blocks whose flags and node disagree on what may be evicted
 };
+
+// What an entry says of its node, so that nobody need look there.
+static bool place_agrees(const struct cairn_store *store, const struct cairn_block *block)
+{
+        const struct cairn_eviction_node *node = cairn_evict_node(store, block);
+        bool may_go = node->home != NULL && node->holds == 0;
+        return block->pooled == (node->home != NULL) &&
+               cairn_block_is(block, CAIRN_BLOCK_MAY_GO) == may_go;
+}
 
 static void add_block(const struct cairn_store *store, const struct cairn_block *block,
                       struct sums *sums)
@@ -43,6 +53,7 @@ static void add_block(const struct cairn_store *store, const struct cairn_block 
         sums->flagged_ram += cairn_block_is(block, CAIRN_BLOCK_RAW);
         sums->holds += block->holds;
         sums->slots += block->slab != CAIRN_NO_SLAB;
+        sums->misplaced += !place_agrees(store, block);
         for (uint32_t i = 0; block->resident && i < CAIRN_PART_COUNT; i++) {
                 const struct cairn_part_ram *ram = &block->resident->parts[i];
                 sums->pins += ram->pins;
@@ -175,7 +186,7 @@ int cairn_store_audit_counters(const struct cairn_store *store)
         if (sums.blocks != stats->blocks || sums.ram_blocks != stats->ram_blocks ||
             sums.nvme_blocks != stats->nvme_blocks || sums.dirty_blocks != stats->dirty_blocks ||
             sums.ram_only != store->ram_only || sums.holds != stats->holds ||
-            sums.pins != stats->pins || sums.flagged_ram != sums.ram_blocks ||
+            sums.pins != stats->pins || sums.flagged_ram != sums.ram_blocks || sums.misplaced > 0 ||
             sums.ram_bytes + store->range_bytes != cairn_ram_used_bytes(store->ram) ||
             cairn_ram_backed_bytes(store->ram) > store->options.ram_bytes)
                 return CAIRN_EINTERNAL;
