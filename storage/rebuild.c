@@ -112,7 +112,8 @@ static int scan_slot(struct rebuild *rebuild, struct cairn_slab *slab, uint32_t 
                                                   .slot = slot,
                                                   .tenant = identity.tenant}};
         cairn_block_checksum_of(tables, parts, &op->block.checksum);
-        int status = cairn_recover_block(store, cairn_slab_index(slab), &op->block);
+        int status =
+            cairn_recover_block(store, cairn_slab_index(slab), &op->block, CAIRN_ANY_ENTRY);
         if (status != CAIRN_OK)
                 return status;
         return ++rebuild->ops_count == BATCH ? flush(rebuild) : CAIRN_OK;

@@ -15,6 +15,17 @@ struct recovery {
         int status;
         uint64_t dropped;
         uint8_t *header;
+        struct by_order *order; // of the catalog's blocks
+        uint32_t *entries;      // of the table, for the blocks as they are visited
+        uint32_t count;
+        uint32_t capacity;
+        uint32_t visited;
+};
+
+// Blocks in some order: by their generations or their last use.
+struct by_order {
+        uint64_t order;
+        uint32_t id;
 };
 
 struct found_slab {
@@ -230,7 +241,7 @@ static int drop_record(struct recovery *recovery, const struct cairn_catalog_blo
 }
 
 int cairn_recover_block(struct cairn_store *store, uint32_t slab,
-                        const struct cairn_catalog_block *record)
+                        const struct cairn_catalog_block *record, uint32_t id)
 {
         struct cairn_space_state *space = store->spaces[store->slabs[slab]->space];
         struct cairn_tenant *tenant;
@@ -249,7 +260,8 @@ int cairn_recover_block(struct cairn_store *store, uint32_t slab,
         store->stats.nvme_free_bytes -= slot_bytes;
         if (cairn_table_reserve(&store->table, 2) != CAIRN_OK)
                 return CAIRN_ENOMEM;
-        struct cairn_block *block = cairn_table_entry(&store->table, false);
+        struct cairn_block *block = id == CAIRN_ANY_ENTRY ? cairn_table_entry(&store->table, false)
+                                                          : cairn_table_entry_at(&store->table, id);
         if (!block || cairn_evict_node_reserve(store, block) != CAIRN_OK)
                 return CAIRN_ENOMEM;
         block->key = record->key;
@@ -288,15 +300,68 @@ void cairn_recover_remove(struct cairn_store *store, struct cairn_block *block)
         cairn_table_entry_free(&store->table, block);
 }
 
+// ---- the order of entries ----
+
+static int compare_order(const void *a, const void *b)
+{
+        uint64_t x = ((const struct by_order *)a)->order, y = ((const struct by_order *)b)->order;
+        return x < y ? -1 : x > y;
+}
+
+static int on_generation(void *arg, const struct cairn_catalog_block *record)
+{
+        struct recovery *recovery = arg;
+        if (recovery->count == recovery->capacity) {
+                uint32_t capacity = recovery->capacity ? 2 * recovery->capacity : 1024;
+                struct by_order *order = realloc(recovery->order, capacity * sizeof(*order));
+                if (!order)
+                        return CAIRN_ENOMEM;
+                recovery->order = order;
+                recovery->capacity = capacity;
+        }
+        recovery->order[recovery->count] = (struct by_order){record->generation, recovery->count};
+        recovery->count++;
+        return CAIRN_OK;
+}
+
+static int ignore_space(void *arg, const struct cairn_catalog_space *record)
+{
+        (void)arg;
+        (void)record; // known already
+        return CAIRN_OK;
+}
+
+// Entries lie in the order in which blocks were put, so that chains that came in one go are found
+// one behind the other.
+static int place_entries(struct recovery *recovery)
+{
+        struct cairn_catalog_visitor generations = {
+            .on_space = ignore_space, .on_block = on_generation, .arg = recovery};
+        uint64_t bad_blocks;
+        int status = cairn_catalog_load(recovery->store->catalog, &generations, &bad_blocks);
+        if (status != CAIRN_OK || recovery->count == 0)
+                return status;
+        recovery->entries = malloc(recovery->count * sizeof(*recovery->entries));
+        if (!recovery->entries)
+                return CAIRN_ENOMEM;
+        qsort(recovery->order, recovery->count, sizeof(*recovery->order), compare_order);
+        for (uint32_t i = 0; i < recovery->count; i++)
+                recovery->entries[recovery->order[i].id] = i;
+        return cairn_table_prepare(&recovery->store->table, recovery->count);
+}
+
 static int on_block(void *arg, const struct cairn_catalog_block *record)
 {
         struct recovery *recovery = arg;
         struct cairn_store *store = recovery->store;
         struct cairn_space_state *space = cairn_space_by_id(store, record->space_id);
+        uint32_t visit = recovery->visited++;
+        if (visit >= recovery->count)
+                return CAIRN_EINTERNAL; // nobody writes while this reads
         uint32_t index = space ? slab_at(recovery, record->slab) : CAIRN_NO_SLAB;
         int status = CAIRN_ENOENT;
         if (index != CAIRN_NO_SLAB && store->slabs[index]->space == space->index)
-                status = cairn_recover_block(store, index, record);
+                status = cairn_recover_block(store, index, record, recovery->entries[visit]);
         return status == CAIRN_ENOENT ? drop_record(recovery, record) : status;
 }
 
@@ -309,32 +374,21 @@ static bool parent_is_younger(const struct cairn_store *store, const struct cair
         return parent && parent->generation > block->generation;
 }
 
-struct by_use {
-        uint64_t used;
-        uint32_t id;
-};
-
-static int compare_use(const void *a, const void *b)
-{
-        uint64_t x = ((const struct by_use *)a)->used, y = ((const struct by_use *)b)->used;
-        return x < y ? -1 : x > y;
-}
-
 // Policies see the blocks in the order of their last use.
 static int place_blocks(struct cairn_store *store)
 {
         uint32_t entries = cairn_table_entries(&store->table);
         uint32_t count = 0;
-        struct by_use *order = malloc((store->stats.blocks + 1) * sizeof(*order));
+        struct by_order *order = malloc((store->stats.blocks + 1) * sizeof(*order));
         if (!order)
                 return CAIRN_ENOMEM;
         for (uint32_t id = 0; id < entries; id++) {
                 const struct cairn_block *block = cairn_table_at(&store->table, id);
                 if (cairn_block_is(block, CAIRN_BLOCK_VISIBLE))
-                        order[count++] = (struct by_use){block->used, id};
+                        order[count++] = (struct by_order){block->used, id};
         }
         assert(count == store->stats.blocks);
-        qsort(order, count, sizeof(*order), compare_use);
+        qsort(order, count, sizeof(*order), compare_order);
         for (uint32_t i = 0; i < count; i++)
                 cairn_block_refresh(store, cairn_table_at(&store->table, order[i].id));
         free(order);
@@ -393,7 +447,10 @@ int cairn_recover(struct cairn_store *store, char *ret_text)
         if (status == CAIRN_OK)
                 status = index_slabs(&recovery);
         if (status == CAIRN_OK)
+                status = place_entries(&recovery);
+        if (status == CAIRN_OK)
                 status = cairn_catalog_load(store->catalog, &blocks, &bad_blocks);
+        cairn_table_relist(&store->table);
         if (status == CAIRN_OK && cairn_catalog_fresh(store->catalog))
                 status = cairn_rebuild_blocks(store);
         if (status == CAIRN_OK)
@@ -401,6 +458,8 @@ int cairn_recover(struct cairn_store *store, char *ret_text)
         if (status == CAIRN_OK)
                 cairn_legal_load(store);
         free(recovery.by_number);
+        free(recovery.order);
+        free(recovery.entries);
         free(recovery.header);
         store->stats.corrupt_blocks += bad_blocks;
         return status;

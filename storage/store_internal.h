@@ -115,6 +115,10 @@ struct cairn_table_search {
         const struct cairn_key *keys; // the caller's
         size_t count;
         size_t done;
+        size_t base; // where the groups under way begin
+        struct cairn_block *last;
+        uint32_t run; // so many entries, up to the last, lay one behind the other
+        bool follows; // the next is looked for behind the last
         uint64_t hashes[2 * CAIRN_SEARCH_GROUP];
         struct cairn_block *blocks[2 * CAIRN_SEARCH_GROUP];
         uint16_t space;
@@ -124,6 +128,11 @@ int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_
 void cairn_table_finish(struct cairn_table *table);
 // A fresh entry outside the index. NULL: no memory. `reserve`: may take the last ones (ghosts).
 struct cairn_block *cairn_table_entry(struct cairn_table *table, bool reserve);
+// For a start: makes the entries with ids below `count`, to be taken by id in any order, each once.
+// What is taken so is on the list of free ones until relist, before which nothing else is taken.
+int cairn_table_prepare(struct cairn_table *table, uint32_t count);
+struct cairn_block *cairn_table_entry_at(struct cairn_table *table, uint32_t id);
+void cairn_table_relist(struct cairn_table *table);
 void cairn_table_entry_free(struct cairn_table *table, struct cairn_block *block);
 struct cairn_block *cairn_table_at(const struct cairn_table *table, uint32_t id);
 uint32_t cairn_table_entries(const struct cairn_table *table); // ids are below this
@@ -563,9 +572,13 @@ void cairn_reader_condemn(struct cairn_store *store, struct cairn_block *block);
 
 // recover.c
 int cairn_recover(struct cairn_store *store, char *ret_text);
-// One block of a record into the table. CAIRN_ENOENT: its slot is taken or not there.
+enum {
+        CAIRN_ANY_ENTRY = UINT32_MAX
+};
+// One block of a record into the table, into this entry. CAIRN_ENOENT: its slot is taken or not
+// there.
 int cairn_recover_block(struct cairn_store *store, uint32_t slab,
-                        const struct cairn_catalog_block *record);
+                        const struct cairn_catalog_block *record, uint32_t entry);
 void cairn_recover_remove(struct cairn_store *store, struct cairn_block *block);
 
 // rebuild.c: a lost catalog

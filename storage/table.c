@@ -4,21 +4,18 @@
 //
 // A slot of the index is an entry's id + 1 in the low `id_bits` bits and as much of the key's hash
 // as fits above them, so that a look-up touches the entry of its own key alone. Large tables lie in
-// pages of 2 MiB where the kernel has them: look-ups go all over them. Look-ups of many keys fetch
-// ahead, so that many cache misses are under way at once.
+// pages of 2 MiB where the kernel has them: look-ups go all over them (table_search.c).
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "storage/store_internal.h"
+#include "storage/table_internal.h"
 
 enum {
-        CHUNK_BLOCKS = 1024,
         GROUP_CHUNKS = 128, // allocated at once in a large table
         CHUNK_ALIGN_BYTES = 64,
         INDEX_MIN = 1024,
         ID_BITS_MIN = 16,
         REHASH_AHEAD = 16,
-        LINE_SLOTS = 16,
 };
 #define INDEX_MAX  (1u << 30)
 #define PAGE_BYTES ((size_t)2 << 20)
@@ -62,70 +59,15 @@ static size_t index_bytes(const struct cairn_table *table)
         return ((size_t)table->index_mask + 1) * sizeof(*table->index);
 }
 
-// ---- hash and slots ----
-
-static uint64_t word_of(const struct cairn_key *key, int index)
-{
-        uint64_t word;
-        memcpy(&word, key->bytes + 8 * index, sizeof(word));
-        return word;
-}
-
-// The product's halves, folded: every bit of the factors reaches every bit.
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-        unsigned __int128 product = (unsigned __int128)a * b;
-        return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-// Secrets go into every factor: a worker that knew one could make it zero, and all its keys alike.
-static uint64_t hash_of(const struct cairn_table *table, uint16_t space,
-                        const struct cairn_key *key)
-{
-        const uint64_t *secrets = table->secrets;
-        uint64_t left = mix(word_of(key, 0) ^ secrets[0], word_of(key, 1) ^ secrets[1]);
-        uint64_t right = mix(word_of(key, 2) ^ secrets[2], word_of(key, 3) ^ secrets[3]);
-        return mix(left ^ secrets[2] ^ space, right ^ secrets[1]);
-}
-
-static bool same_key(const struct cairn_block *block, uint16_t space, const struct cairn_key *key)
-{
-        uint64_t differ = word_of(&block->key, 0) ^ word_of(key, 0);
-        differ |= word_of(&block->key, 1) ^ word_of(key, 1);
-        differ |= word_of(&block->key, 2) ^ word_of(key, 2);
-        differ |= word_of(&block->key, 3) ^ word_of(key, 3);
-        return (differ | (uint64_t)(block->space ^ space)) == 0;
-}
-
-static uint32_t id_mask(const struct cairn_table *table)
-{
-        return (1u << table->id_bits) - 1;
-}
-
-static uint32_t slot_tag(const struct cairn_table *table, uint64_t hash)
-{
-        return (uint32_t)(hash >> 32) & ~id_mask(table);
-}
-
-static struct cairn_block *slot_block(const struct cairn_table *table, uint32_t slot)
-{
-        return cairn_table_at(table, (slot & id_mask(table)) - 1);
-}
-
-static uint32_t slot_make(const struct cairn_table *table, uint64_t hash,
-                          const struct cairn_block *block)
-{
-        assert(block->id < id_mask(table));
-        return slot_tag(table, hash) | (block->id + 1);
-}
+// ---- slots ----
 
 // Ids are about to need a bit more: the tags give it.
 static void widen_ids(struct cairn_table *table)
 {
-        uint32_t old = id_mask(table);
+        uint32_t old = cairn_table_id_mask(table);
         table->id_bits++;
         for (uint64_t i = 0; i <= table->index_mask; i++)
-                table->index[i] &= ~id_mask(table) | old;
+                table->index[i] &= ~cairn_table_id_mask(table) | old;
 }
 
 // ---- life ----
@@ -149,7 +91,7 @@ int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_
         for (int i = 0; i < 4; i++)
                 table->secrets[i] = secret_of(seed, (uint64_t)i + 1);
         // The first chunks of a small table are allocated singly.
-        if (expected_count < (uint64_t)GROUP_CHUNKS * CHUNK_BLOCKS)
+        if (expected_count < (uint64_t)GROUP_CHUNKS * CAIRN_TABLE_CHUNK)
                 table->groups_from = GROUP_CHUNKS;
         table->index = memory_take(index_bytes(table));
         return table->index ? CAIRN_OK : CAIRN_ENOMEM;
@@ -157,7 +99,7 @@ int cairn_table_init(struct cairn_table *table, uint64_t expected_count, uint64_
 
 static size_t group_bytes(void)
 {
-        return (size_t)GROUP_CHUNKS * CHUNK_BLOCKS * sizeof(struct cairn_block);
+        return (size_t)GROUP_CHUNKS * CAIRN_TABLE_CHUNK * sizeof(struct cairn_block);
 }
 
 void cairn_table_finish(struct cairn_table *table)
@@ -175,24 +117,24 @@ void cairn_table_finish(struct cairn_table *table)
 
 struct cairn_block *cairn_table_at(const struct cairn_table *table, uint32_t id)
 {
-        assert(id / CHUNK_BLOCKS < table->chunks_count);
-        return &table->chunks[id / CHUNK_BLOCKS][id % CHUNK_BLOCKS];
+        assert(id / CAIRN_TABLE_CHUNK < table->chunks_count);
+        return &table->chunks[id / CAIRN_TABLE_CHUNK][id % CAIRN_TABLE_CHUNK];
 }
 
 uint32_t cairn_table_entries(const struct cairn_table *table)
 {
-        return table->chunks_count * CHUNK_BLOCKS;
+        return table->chunks_count * CAIRN_TABLE_CHUNK;
 }
 
 // Memory of the next chunk: of its own, the first of a new group, or the next of the last group.
 static struct cairn_block *chunk_take(const struct cairn_table *table)
 {
-        size_t bytes = CHUNK_BLOCKS * sizeof(struct cairn_block);
+        size_t bytes = CAIRN_TABLE_CHUNK * sizeof(struct cairn_block);
         if (table->chunks_count < table->groups_from)
                 return aligned_alloc(CHUNK_ALIGN_BYTES, bytes);
         if (table->chunks_count % GROUP_CHUNKS == 0)
                 return memory_take(group_bytes());
-        return table->chunks[table->chunks_count - 1] + CHUNK_BLOCKS;
+        return table->chunks[table->chunks_count - 1] + CAIRN_TABLE_CHUNK;
 }
 
 static int chunk_add(struct cairn_table *table)
@@ -208,18 +150,26 @@ static int chunk_add(struct cairn_table *table)
         struct cairn_block *chunk = chunk_take(table);
         if (!chunk)
                 return CAIRN_ENOMEM;
-        memset(chunk, 0, CHUNK_BLOCKS * sizeof(*chunk));
-        uint32_t first = table->chunks_count * CHUNK_BLOCKS;
+        memset(chunk, 0, CAIRN_TABLE_CHUNK * sizeof(*chunk));
+        uint32_t first = table->chunks_count * CAIRN_TABLE_CHUNK;
         table->chunks[table->chunks_count++] = chunk;
-        while (cairn_table_entries(table) > id_mask(table))
+        while (cairn_table_entries(table) > cairn_table_id_mask(table))
                 widen_ids(table);
-        for (uint32_t i = CHUNK_BLOCKS; i-- > 0;) {
+        for (uint32_t i = CAIRN_TABLE_CHUNK; i-- > 0;) {
                 chunk[i].id = first + i;
                 chunk[i].heap = table->free_first;
                 table->free_first = first + i + 1;
         }
-        table->free_count += CHUNK_BLOCKS;
+        table->free_count += CAIRN_TABLE_CHUNK;
         return CAIRN_OK;
+}
+
+static void take(struct cairn_block *block)
+{
+        *block = (struct cairn_block){.id = block->id,
+                                      .slab = CAIRN_NO_SLAB,
+                                      .heap = CAIRN_HEAP_OUT,
+                                      .flags = CAIRN_BLOCK_LIVE};
 }
 
 struct cairn_block *cairn_table_entry(struct cairn_table *table, bool reserve)
@@ -231,11 +181,39 @@ struct cairn_block *cairn_table_entry(struct cairn_table *table, bool reserve)
         struct cairn_block *block = cairn_table_at(table, table->free_first - 1);
         table->free_first = block->heap;
         table->free_count--;
-        *block = (struct cairn_block){.id = block->id,
-                                      .slab = CAIRN_NO_SLAB,
-                                      .heap = CAIRN_HEAP_OUT,
-                                      .flags = CAIRN_BLOCK_LIVE};
+        take(block);
         return block;
+}
+
+int cairn_table_prepare(struct cairn_table *table, uint32_t count)
+{
+        while (cairn_table_entries(table) < count) {
+                if (chunk_add(table) != CAIRN_OK)
+                        return CAIRN_ENOMEM;
+        }
+        return CAIRN_OK;
+}
+
+struct cairn_block *cairn_table_entry_at(struct cairn_table *table, uint32_t id)
+{
+        struct cairn_block *block = cairn_table_at(table, id);
+        assert(!cairn_block_is(block, CAIRN_BLOCK_LIVE));
+        take(block);
+        return block;
+}
+
+void cairn_table_relist(struct cairn_table *table)
+{
+        table->free_first = 0;
+        table->free_count = 0;
+        for (uint32_t id = cairn_table_entries(table); id-- > 0;) {
+                struct cairn_block *block = cairn_table_at(table, id);
+                if (cairn_block_is(block, CAIRN_BLOCK_LIVE))
+                        continue;
+                block->heap = table->free_first;
+                table->free_first = id + 1;
+                table->free_count++;
+        }
 }
 
 void cairn_table_entry_free(struct cairn_table *table, struct cairn_block *block)
@@ -254,11 +232,11 @@ void cairn_table_entry_free(struct cairn_table *table, struct cairn_block *block
 static uint32_t slot_of(const struct cairn_table *table, uint16_t space,
                         const struct cairn_key *key, uint64_t hash)
 {
-        uint32_t tag = slot_tag(table, hash), ids = id_mask(table);
+        uint32_t tag = cairn_slot_tag(table, hash), ids = cairn_table_id_mask(table);
         uint32_t at = (uint32_t)hash & table->index_mask;
         for (; table->index[at]; at = (at + 1) & table->index_mask) {
                 if ((table->index[at] & ~ids) == tag &&
-                    same_key(slot_block(table, table->index[at]), space, key))
+                    cairn_table_same_key(cairn_slot_block(table, table->index[at]), space, key))
                         break;
         }
         return at;
@@ -267,91 +245,8 @@ static uint32_t slot_of(const struct cairn_table *table, uint16_t space,
 struct cairn_block *cairn_table_find(const struct cairn_table *table, uint16_t space,
                                      const struct cairn_key *key)
 {
-        uint32_t at = slot_of(table, space, key, hash_of(table, space, key));
-        return table->index[at] ? slot_block(table, table->index[at]) : NULL;
-}
-
-// A slot with the key's tag, most likely the key's own; 0: there is none. Looks at several slots at
-// once, since where a search ends is nothing that a processor can foresee.
-static inline uint32_t guess_slot(const struct cairn_table *table, uint64_t hash)
-{
-        uint32_t tag = slot_tag(table, hash), ids = id_mask(table);
-        uint32_t at = (uint32_t)hash & table->index_mask;
-        uint32_t last = at | (LINE_SLOTS - 1); // in the cache line that was fetched
-        uint32_t from = at < last - 3 ? at : last - 3;
-        const uint32_t *slots = &table->index[from];
-        uint32_t same = (uint32_t)((slots[0] ^ tag) - 1 < ids);
-        same |= (uint32_t)((slots[1] ^ tag) - 1 < ids) << 1;
-        same |= (uint32_t)((slots[2] ^ tag) - 1 < ids) << 2;
-        same |= (uint32_t)((slots[3] ^ tag) - 1 < ids) << 3;
-        same &= ~0u << (at - from);
-        if (same)
-                return slots[__builtin_ctz(same)];
-        while (table->index[at] && (table->index[at] & ~ids) != tag)
-                at = (at + 1) & table->index_mask;
-        return table->index[at];
-}
-
-// The steps of a group: its places in the index are fetched, then its entries, then compared.
-static void hash_group(struct cairn_table_search *search, size_t group)
-{
-        const struct cairn_table *table = search->table;
-        size_t end = (group + 1) * CAIRN_SEARCH_GROUP;
-        for (size_t i = group * CAIRN_SEARCH_GROUP; i < end && i < search->count; i++) {
-                uint64_t hash = hash_of(table, search->space, &search->keys[i]);
-                search->hashes[i % (2 * CAIRN_SEARCH_GROUP)] = hash;
-                __builtin_prefetch(&table->index[(uint32_t)hash & table->index_mask]);
-        }
-}
-
-static void guess_group(struct cairn_table_search *search, size_t group)
-{
-        const struct cairn_table *table = search->table;
-        size_t end = (group + 1) * CAIRN_SEARCH_GROUP;
-        for (size_t i = group * CAIRN_SEARCH_GROUP; i < end && i < search->count; i++) {
-                size_t place = i % (2 * CAIRN_SEARCH_GROUP);
-                uint32_t slot = guess_slot(table, search->hashes[place]);
-                search->blocks[place] = slot ? slot_block(table, slot) : NULL;
-                if (slot)
-                        cairn_block_prefetch(search->blocks[place]);
-        }
-}
-
-static void compare_group(struct cairn_table_search *search, size_t group)
-{
-        size_t end = (group + 1) * CAIRN_SEARCH_GROUP;
-        for (size_t i = group * CAIRN_SEARCH_GROUP; i < end && i < search->count; i++) {
-                size_t place = i % (2 * CAIRN_SEARCH_GROUP);
-                const struct cairn_block *block = search->blocks[place];
-                if (block && !same_key(block, search->space, &search->keys[i])) // of the same tag
-                        search->blocks[place] =
-                            cairn_table_find(search->table, search->space, &search->keys[i]);
-        }
-}
-
-void cairn_table_search_init(struct cairn_table_search *search, const struct cairn_table *table,
-                             uint16_t space, const struct cairn_key *keys, size_t count)
-{
-        search->table = table;
-        search->keys = keys;
-        search->count = count;
-        search->done = 0;
-        search->space = space;
-        hash_group(search, 0);
-        guess_group(search, 0);
-        hash_group(search, 1);
-}
-
-struct cairn_block *cairn_table_search_next(struct cairn_table_search *search)
-{
-        assert(search->done < search->count);
-        if (search->done % CAIRN_SEARCH_GROUP == 0) {
-                size_t group = search->done / CAIRN_SEARCH_GROUP;
-                guess_group(search, group + 1);
-                hash_group(search, group + 2);
-                compare_group(search, group);
-        }
-        return search->blocks[search->done++ % (2 * CAIRN_SEARCH_GROUP)];
+        uint32_t at = slot_of(table, space, key, cairn_table_hash_of(table, space, key));
+        return table->index[at] ? cairn_slot_block(table, table->index[at]) : NULL;
 }
 
 int cairn_table_reserve(struct cairn_table *table, uint32_t more)
@@ -370,11 +265,11 @@ int cairn_table_reserve(struct cairn_table *table, uint32_t more)
         for (uint64_t i = 0; i <= table->index_mask; i++) {
                 uint32_t ahead = table->index[(i + REHASH_AHEAD) & table->index_mask];
                 if (ahead)
-                        cairn_block_prefetch(slot_block(table, ahead));
+                        cairn_block_prefetch(cairn_slot_block(table, ahead));
                 if (!table->index[i])
                         continue;
-                const struct cairn_block *block = slot_block(table, table->index[i]);
-                uint64_t hash = hash_of(table, block->space, &block->key);
+                const struct cairn_block *block = cairn_slot_block(table, table->index[i]);
+                uint64_t hash = cairn_table_hash_of(table, block->space, &block->key);
                 uint32_t at = (uint32_t)hash & larger.index_mask;
                 while (larger.index[at])
                         at = (at + 1) & larger.index_mask;
@@ -393,27 +288,27 @@ void cairn_table_insert(struct cairn_table *table, struct cairn_block *block)
 {
         (void)cairn_table_reserve(table, 1); // without memory the margin serves
         assert(table->index_count < table->index_mask);
-        uint64_t hash = hash_of(table, block->space, &block->key);
+        uint64_t hash = cairn_table_hash_of(table, block->space, &block->key);
         uint32_t at = slot_of(table, block->space, &block->key, hash);
         assert(!table->index[at]);
-        table->index[at] = slot_make(table, hash, block);
+        table->index[at] = cairn_slot_make(table, hash, block);
         table->index_count++;
 }
 
 // Moves the entries after a hole back over it, as far as their own places allow.
 void cairn_table_remove(struct cairn_table *table, struct cairn_block *block)
 {
-        uint64_t hash = hash_of(table, block->space, &block->key);
+        uint64_t hash = cairn_table_hash_of(table, block->space, &block->key);
         uint32_t hole = slot_of(table, block->space, &block->key, hash);
-        assert(table->index[hole] == slot_make(table, hash, block));
+        assert(table->index[hole] == cairn_slot_make(table, hash, block));
         uint32_t at = hole;
         for (;;) {
                 at = (at + 1) & table->index_mask;
                 if (!table->index[at])
                         break;
-                const struct cairn_block *other = slot_block(table, table->index[at]);
-                uint32_t home =
-                    (uint32_t)hash_of(table, other->space, &other->key) & table->index_mask;
+                const struct cairn_block *other = cairn_slot_block(table, table->index[at]);
+                uint32_t home = (uint32_t)cairn_table_hash_of(table, other->space, &other->key) &
+                                table->index_mask;
                 if (((at - home) & table->index_mask) < ((at - hole) & table->index_mask))
                         continue;
                 table->index[hole] = table->index[at];
@@ -427,10 +322,10 @@ void cairn_table_replace(struct cairn_table *table, struct cairn_block *ghost,
                          struct cairn_block *block)
 {
         assert(cairn_block_is(ghost, CAIRN_BLOCK_GHOST));
-        uint64_t hash = hash_of(table, ghost->space, &ghost->key);
+        uint64_t hash = cairn_table_hash_of(table, ghost->space, &ghost->key);
         uint32_t at = slot_of(table, ghost->space, &ghost->key, hash);
-        assert(table->index[at] == slot_make(table, hash, ghost));
-        table->index[at] = slot_make(table, hash, block);
+        assert(table->index[at] == cairn_slot_make(table, hash, ghost));
+        table->index[at] = cairn_slot_make(table, hash, block);
         block->children = ghost->children;
         block->children_ram = ghost->children_ram;
         block->children_visible = ghost->children_visible;

@@ -113,3 +113,26 @@ Test(hold, a_block_whose_time_is_over_is_not_found)
         cr_assert_eq(hold(&f, &key, 1, &block, &tier), 0);
         fixture_finish(&f);
 }
+
+// Look-ups of chains are fast where entries lie one behind the other (table_search.c).
+Test(hold, a_start_lays_blocks_in_the_order_in_which_they_were_put)
+{
+        struct fixture f;
+        struct cairn_key keys[COUNT];
+        struct cairn_block *blocks[COUNT];
+        uint8_t tiers[COUNT];
+        start(&f, keys);
+        cr_assert_eq(fixture_delete(&f, COUNT - 1), CAIRN_OK);
+        fixture_close(&f);
+        fixture_open(&f);
+        cr_assert_eq(hold(&f, keys, COUNT, blocks, tiers), COUNT - 1);
+        for (uint32_t i = 0; i < COUNT - 1; i++)
+                cr_assert_eq(blocks[i]->id, i);
+        cairn_store_unhold_many(f.store, blocks, COUNT - 1);
+        cr_assert_eq(fixture_put_child(&f, COUNT - 1, &keys[COUNT - 2], 1, CAIRN_ACK_DISK),
+                     CAIRN_OK);
+        cr_assert_eq(hold(&f, keys, COUNT, blocks, tiers), COUNT);
+        cairn_store_unhold_many(f.store, blocks, COUNT);
+        cr_assert_eq(cairn_store_audit_counters(f.store), CAIRN_OK);
+        fixture_finish(&f);
+}

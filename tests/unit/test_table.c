@@ -118,6 +118,91 @@ Test(table, searches_a_table_that_was_made_for_many)
         fill_and_search(200000);
 }
 
+// Searches follow entries that lie one behind the other: what lies there and is not in the index (a
+// put under way, a block that was replaced), or has another key, must not be taken for the next.
+Test(table, searches_follow_runs_and_are_not_led_astray)
+{
+        enum {
+                KEYS = 20000,
+                SEARCHES = 400,
+                A_SEARCH = 300
+        };
+        struct cairn_table table;
+        uint64_t state = seed();
+        struct cairn_key *keys = calloc(A_SEARCH, sizeof(*keys));
+        struct cairn_block **blocks = calloc(KEYS, sizeof(struct cairn_block *));
+        cr_assert(keys && blocks);
+        cr_assert_eq(cairn_table_init(&table, 0, state), CAIRN_OK);
+        for (uint32_t i = 0; i < KEYS; i++) {
+                cr_assert_eq(cairn_table_reserve(&table, 1), CAIRN_OK);
+                bool decoy = next(&state) % 16 == 0;
+                struct cairn_block *block = cairn_table_entry(&table, false);
+                block->key = key_of(i);
+                block->space = 7;
+                if (decoy) { // lies where the key is expected
+                        block = cairn_table_entry(&table, false);
+                        block->key = key_of(i);
+                        block->space = 7;
+                }
+                if (next(&state) % 32 == 0)
+                        continue; // its entries are there, and it is not
+                block->flags |= CAIRN_BLOCK_VISIBLE;
+                cairn_table_insert(&table, block);
+                blocks[i] = block;
+        }
+        for (uint32_t n = 0; n < SEARCHES; n++) {
+                struct cairn_table_search search;
+                uint32_t numbers[A_SEARCH], count = (uint32_t)(next(&state) % A_SEARCH);
+                for (uint32_t i = 0, at = 0; i < count; i++) {
+                        bool jumps = i == 0 || next(&state) % 20 == 0;
+                        at = jumps ? (uint32_t)(next(&state) % (KEYS + 100)) : at + 1;
+                        numbers[i] = at;
+                        keys[i] = key_of(at);
+                }
+                cairn_table_search_init(&search, &table, 7, keys, count);
+                for (uint32_t i = 0; i < count; i++)
+                        cr_assert_eq(cairn_table_search_next(&search),
+                                     numbers[i] < KEYS ? blocks[numbers[i]] : NULL,
+                                     "search %u, key %u", n, i);
+                cairn_table_search_init(&search, &table, 8, keys, count);
+                for (uint32_t i = 0; i < count; i++)
+                        cr_assert_null(cairn_table_search_next(&search), "another space's");
+        }
+        cairn_table_finish(&table);
+        free(blocks);
+        free(keys);
+}
+
+Test(table, entries_can_be_taken_by_id_before_any_other)
+{
+        enum {
+                COUNT = 3000,
+                MORE = 5000
+        };
+        struct cairn_table table;
+        static bool taken[COUNT + MORE + 4096];
+        cr_assert_eq(cairn_table_init(&table, COUNT, 1), CAIRN_OK);
+        cr_assert_eq(cairn_table_prepare(&table, COUNT), CAIRN_OK);
+        for (uint32_t i = 0; i < COUNT; i++) {
+                uint32_t id = i * 7 % COUNT; // each once
+                if (id % 3 == 0)
+                        continue; // stays free
+                cr_assert_eq(cairn_table_entry_at(&table, id)->id, id);
+                taken[id] = true;
+        }
+        cairn_table_relist(&table);
+        for (uint32_t i = 0; i < MORE; i++) {
+                const struct cairn_block *block = cairn_table_entry(&table, false);
+                cr_assert_not_null(block);
+                cr_assert_lt(block->id, sizeof(taken));
+                cr_assert(!taken[block->id], "%u is given twice", block->id);
+                taken[block->id] = true;
+                if (i == 0)
+                        cr_assert_eq(block->id, 0, "the free ones before new ones");
+        }
+        cairn_table_finish(&table);
+}
+
 // Workers choose keys: no family of them that can be named in advance may share a place.
 Test(table, keys_that_are_alike_do_not_crowd_together)
 {
