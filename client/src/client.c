@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +86,7 @@ static void set_options(struct cairn_client *client, const struct cairn_client_o
         client->connect_wait_ms = o->connect_wait_ms;
         client->reconnect_wait_ms =
             o->reconnect_wait_ms ? o->reconnect_wait_ms : CAIRN_CLIENT_RECONNECT_MS_DEFAULT;
+        cairn_client_spin_init(client, o->spin_us);
         (void)snprintf(client->name, sizeof(client->name), "%s",
                        o->name ? o->name : program_invocation_short_name);
 }
@@ -194,18 +194,6 @@ size_t cairn_client_pending(const struct cairn_client *client)
         return client->slots_used;
 }
 
-// Waits for the socket (and so for the daemon) up to timeout_ms.
-static void wait_for_socket(struct cairn_client *client, int64_t timeout_ms)
-{
-        struct pollfd poller = {.fd = client->socket_fd, .events = POLLIN};
-
-        if (client->unsent_first)
-                poller.events |= POLLOUT;
-        if (timeout_ms > INT32_MAX)
-                timeout_ms = INT32_MAX;
-        (void)poll(&poller, 1, (int)timeout_ms); // interrupted or not: the turn goes on
-}
-
 // Milliseconds from now to the next deadline, no more than timeout_ms (-1: no bound of its own).
 static int64_t bounded_wait(const struct cairn_client *client, int64_t timeout_ms)
 {
@@ -222,18 +210,20 @@ static int64_t bounded_wait(const struct cairn_client *client, int64_t timeout_m
 
 void cairn_client_turn(struct cairn_client *client, int64_t timeout_ms)
 {
+        bool received = false;
+
         if (client->socket_fd >= 0 && client->unsent_first)
                 cairn_client_flush(client);
         if (client->socket_fd >= 0) {
                 int64_t wait = bounded_wait(client, timeout_ms);
 
                 if (wait != 0)
-                        wait_for_socket(client, wait);
+                        received = cairn_client_wait(client, wait);
         }
         if (client->socket_fd >= 0 && client->unsent_first)
                 cairn_client_flush(client);
-        if (client->socket_fd >= 0)
-                cairn_client_receive(client);
+        if (client->socket_fd >= 0 && !received)
+                (void)cairn_client_receive(client); // what there is
         cairn_client_segments_sweep(client);
         if (client->slots_used > 0)
                 cairn_client_expire(client, cairn_client_now_ms());

@@ -217,6 +217,10 @@ struct cairn_client {
         struct cairn_client_unsent *unsent_last;
         size_t unsent_bytes;
 
+        uint64_t spin_ns; // how long a wait looks before it sleeps; 0: it sleeps at once
+        uint32_t awaited; // kind of the blocking call under way; 0: none
+        uint8_t late[CAIRN_KIND_COUNT]; // by `awaited`: 0, or the last wait was longer than that
+
         struct cairn_client_request *slots; // CAIRN_CLIENT_SLOTS
         uint32_t slots_used;
         uint64_t id_serial;
@@ -246,6 +250,13 @@ void cairn_client_turn(struct cairn_client *client, int64_t timeout_ms);
 // Runs on_done of the first request that has ended; there must be one.
 void cairn_client_run_one(struct cairn_client *client);
 
+// ---- wait.c ----
+
+void cairn_client_spin_init(struct cairn_client *client, uint32_t spin_us);
+// Waits up to timeout_ms (-1: no bound) for the socket, and so for the daemon. True: what came was
+// received already, or the connection is gone.
+bool cairn_client_wait(struct cairn_client *client, int64_t timeout_ms);
+
 // ---- link.c: the connection ----
 
 // Connected, with arenas and spaces known to the daemon; or a status with its text set.
@@ -257,7 +268,8 @@ void cairn_client_disconnect(struct cairn_client *client, int status, const char
 // Puts a frame (owned from here on) into the queue and sends what the socket takes.
 void cairn_client_send(struct cairn_client *client, uint8_t *bytes, size_t size, int fd);
 void cairn_client_flush(struct cairn_client *client);
-void cairn_client_receive(struct cairn_client *client);
+// Takes what there is. True: there was something, or the connection is gone.
+bool cairn_client_receive(struct cairn_client *client);
 
 // ---- request.c: what is in flight ----
 

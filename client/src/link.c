@@ -335,8 +335,10 @@ static ssize_t receive_some(struct cairn_client *client, bool *ret_all)
         return got;
 }
 
-void cairn_client_receive(struct cairn_client *client)
+bool cairn_client_receive(struct cairn_client *client)
 {
+        bool any = false;
+
         while (client->socket_fd >= 0) {
                 bool all;
                 ssize_t got = receive_some(client, &all);
@@ -346,20 +348,22 @@ void cairn_client_receive(struct cairn_client *client)
                             client, CAIRN_EBUSY,
                             "descriptors that the daemon sent found no room; close some, or raise "
                             "the limit (ulimit -n)");
-                        return;
+                        return true;
                 }
                 if (got > 0) {
                         feed(client, client->receive_buffer, (size_t)got);
+                        any = true;
                         if (got < CAIRN_CLIENT_RECEIVE_BYTES)
-                                return; // drained, most likely; if not, the descriptor says so
+                                return any; // drained, most likely; if not, the descriptor says so
                         continue;
                 }
                 if (got < 0 && errno == EINTR)
                         continue;
                 if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-                        return;
+                        return any;
                 cairn_client_disconnect(client, CAIRN_EDISCONNECTED,
                                         "the daemon closed the connection; call again to connect "
                                         "anew");
         }
+        return true;
 }

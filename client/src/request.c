@@ -319,12 +319,14 @@ int cairn_client_submit(struct cairn_client *client, struct cairn_call *call,
         status = start(client, &waiter.call, submission, &request);
         if (status != CAIRN_OK)
                 return status;
+        client->awaited = submission->kind;
         while (!waiter.done) {
                 if (!client->ended_first)
                         cairn_client_turn(client, -1);
                 else
                         cairn_client_run_one(client); // ours, or somebody's who ended before
         }
+        client->awaited = 0;
         if (client->ended_first)
                 cairn_client_arm_timer(client, cairn_client_now_ms()); // the rest: at the next poll
         return waiter.status;

@@ -182,7 +182,11 @@ struct cairn_client_options {
         uint32_t connect_wait_ms;   // how long the first connect waits for a daemon that is not
                                     // there; 0: one try
         uint32_t reconnect_wait_ms; // the same once the connection was lost; 0: 2 s
+        // How long a wait looks for the answer before it sleeps, where answers (to blocking calls:
+        // of their kind) come that soon. 0: 100 us; CAIRN_SPIN_NEVER. On a single processor: never.
+        uint32_t spin_us;
 };
+#define CAIRN_SPIN_NEVER UINT32_MAX
 
 // A request under way. The caller embeds it, fills on_done, arg and deadline_ms, and keeps it until
 // on_done runs.

@@ -132,6 +132,7 @@ class OptionsStruct(Structure):
         ("timeout_ms", c_uint32),
         ("connect_wait_ms", c_uint32),
         ("reconnect_wait_ms", c_uint32),
+        ("spin_us", c_uint32),
     ]
 
 
