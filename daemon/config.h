@@ -63,7 +63,8 @@ struct cairn_config {
         struct cairn_cpu_list numa_cpus;      // processors of these that may be used
         uint64_t scratch_bytes;               // of each scorer
         uint64_t queue_depth;
-        uint64_t ack; // enum cairn_ack: what puts get at least
+        uint64_t spin_us; // that the loop looks for work before it sleeps
+        uint64_t ack;     // enum cairn_ack: what puts get at least
         uint64_t commit_delay_us;
         uint64_t connections_max;
         uint64_t lease_max_ms;

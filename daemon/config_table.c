@@ -82,6 +82,11 @@ const struct cairn_config_key cairn_config_keys[] = {
      FIXED},
     {"queue_depth", CAIRN_CONFIG_COUNT, 0, AT(queue_depth), "64", 1, 4096, NULL,
      "Reads and writes in flight on the disk.", FIXED},
+    {"spin", CAIRN_CONFIG_US, 0, AT(spin_us), "100us", 0, 10 * 1000, NULL,
+     "How long the loop looks for the next request before it sleeps, where the last one came as "
+     "soon: being woken costs more than many an answer. It takes a processor that nobody else "
+     "wants; 0 (and with a single processor): never.",
+     FIXED},
     {"ack", CAIRN_CONFIG_CHOICE, 0, AT(ack), "memory", 0, 0, acks,
      "When a put is answered at the earliest: whole in RAM, or durable on disk.", LIVE},
     {"commit_delay", CAIRN_CONFIG_US, 0, AT(commit_delay_us), "500us", 0, 1000 * 1000, NULL,

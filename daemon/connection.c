@@ -45,6 +45,7 @@ void cairn_connection_on_poll(uv_poll_t *poll, int status, int events)
                 cairn_connection_close(connection);
                 return;
         }
+        cairn_spin_note(&connection->server->spin);
         if (events & UV_WRITABLE)
                 cairn_connection_flush(connection);
         if (!connection->closed && (events & UV_READABLE))

@@ -293,6 +293,7 @@ static void on_store_ready(uv_poll_t *poll, int status, int events)
 
         (void)status; // the store looks itself
         (void)events;
+        cairn_spin_note(&server->spin);
         cairn_store_poll(server->store);
 }
 
@@ -373,6 +374,8 @@ static int init_handles(struct cairn_server *server)
             uv_signal_init(loop, &server->hangup) != 0 ||
             uv_timer_init(loop, &server->watchdog) != 0 ||
             uv_signal_init(loop, &server->signals[1]) != 0)
+                return CAIRN_ENOMEM;
+        if (cairn_spin_init(&server->spin, loop, server->config->spin_us) != CAIRN_OK)
                 return CAIRN_ENOMEM;
         server->tick.data = server;
         server->backoff.data = server;

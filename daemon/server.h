@@ -15,6 +15,7 @@
 #include "daemon/scorer.h"
 #include "daemon/space_table.h"
 #include "daemon/stats.h"
+#include "daemon/spin.h"
 #include "daemon/tuning.h"
 #include "storage/store.h"
 
@@ -63,6 +64,7 @@ struct cairn_server {
         bool verifying;  // a Verify is under way
         uint32_t audits; // Audits and Whys under way
         struct cairn_tuning tuning;
+        struct cairn_spin spin;
         bool memory_paused; // connections wait for request_bytes
         uint8_t *receive_buffer;
 };
