@@ -152,17 +152,19 @@ static int check_get(struct cairn_bench_io *io)
 static int get_beside_fio(struct cairn_bench_io *io, uint64_t flight,
                           struct cairn_bench_tally *tally)
 {
-        double before = cairn_bench_fio(io, false, flight * io->batch);
+        double before = cairn_bench_fio(io, false, flight * io->batch, false);
         double after;
         int status;
 
         if (before < 0)
                 return CAIRN_EIO;
         status = measure_get(io, flight, false, tally);
-        after = status == CAIRN_OK ? cairn_bench_fio(io, false, flight * io->batch) : -1;
+        after = status == CAIRN_OK ? cairn_bench_fio(io, false, flight * io->batch, false) : -1;
         if (status == CAIRN_OK && after < 0)
                 status = CAIRN_EIO;
         tally->baseline_s = tally->bytes / ((before + after) / 2);
+        if (status == CAIRN_OK)
+                tally->whole_batches = cairn_bench_fio(io, false, io->batch, true);
         return status;
 }
 
@@ -281,14 +283,14 @@ static int measure_put(struct cairn_bench_io *io, uint32_t ack, bool turns,
 
 static int put_beside_fio(struct cairn_bench_io *io, uint32_t ack, struct cairn_bench_tally *tally)
 {
-        double before = cairn_bench_fio(io, true, io->batch);
+        double before = cairn_bench_fio(io, true, io->batch, false);
         double after;
         int status;
 
         if (before < 0)
                 return CAIRN_EIO;
         status = measure_put(io, ack, false, tally);
-        after = status == CAIRN_OK ? cairn_bench_fio(io, true, io->batch) : -1;
+        after = status == CAIRN_OK ? cairn_bench_fio(io, true, io->batch, false) : -1;
         if (status == CAIRN_OK && after < 0)
                 status = CAIRN_EIO;
         tally->baseline_s = tally->bytes / ((before + after) / 2);

@@ -5,6 +5,10 @@
 
 #include "tests/bench/io.h"
 
+enum {
+        TURN = 256 // look-ups, then as many round trips
+};
+
 // Chains of `chain` keys each: all blocks, the last chain may be shorter.
 struct lookup {
         struct cairn_bench_io io;
@@ -53,6 +57,26 @@ static void name_chains(struct lookup *l)
         free(tokens);
 }
 
+static int look_up(struct lookup *l, const struct cairn_key *keys, double *ret_s)
+{
+        struct cairn_bench_io *io = &l->io;
+        struct cairn_lease lease = {0};
+        size_t found = 0;
+        double begin_s = cairn_bench_now_s();
+        int status = cairn_lookup(io->daemon.client, NULL, io->space, keys, l->chain, l->lease_ms,
+                                  &found, l->lease_ms ? &lease : NULL);
+
+        *ret_s = cairn_bench_now_s() - begin_s;
+        if (status != CAIRN_OK || found != l->chain) {
+                fprintf(stderr, "cairn-bench: %zu of %llu keys found\n", found,
+                        (unsigned long long)l->chain);
+                return status != CAIRN_OK ? status : CAIRN_ENOENT;
+        }
+        return lease.id ? cairn_release(io->daemon.client, NULL, &lease) : CAIRN_OK;
+}
+
+// In turns of many: a round trip between two look-ups would find its processors busy with looking
+// for answers, and take twice as long as one among its like.
 static int measure_lookup(struct lookup *l, size_t *ret_samples)
 {
         struct cairn_bench_io *io = &l->io;
@@ -60,26 +84,18 @@ static int measure_lookup(struct lookup *l, size_t *ret_samples)
         double end_s = cairn_bench_now_s() + io->seconds;
         size_t samples = 0;
 
-        while (cairn_bench_now_s() < end_s && samples < CAIRN_BENCH_SAMPLES_MAX) {
-                const struct cairn_key *keys = io->keys + at * l->chain;
-                struct cairn_lease lease = {0};
-                size_t found = 0;
-                double begin_s = cairn_bench_now_s();
-                int status = cairn_lookup(io->daemon.client, NULL, io->space, keys, l->chain,
-                                          l->lease_ms, &found, l->lease_ms ? &lease : NULL);
+        while (cairn_bench_now_s() < end_s && samples + TURN <= CAIRN_BENCH_SAMPLES_MAX) {
+                for (size_t i = 0; i < TURN; i++) {
+                        int status =
+                            look_up(l, io->keys + at * l->chain, &io->samples[samples + i]);
 
-                io->samples[samples] = cairn_bench_now_s() - begin_s;
-                if (status != CAIRN_OK || found != l->chain) {
-                        fprintf(stderr, "cairn-bench: %zu of %llu keys found\n", found,
-                                (unsigned long long)l->chain);
-                        return status != CAIRN_OK ? status : CAIRN_ENOENT;
+                        if (status != CAIRN_OK)
+                                return status;
+                        at = (at + 7919) % chains; // another chain, far off
                 }
-                if (lease.id)
-                        status = cairn_release(io->daemon.client, NULL, &lease);
-                if (status != CAIRN_OK)
-                        return status;
-                l->echo_samples[samples++] = cairn_bench_echo_s(&l->echo);
-                at = (at + 7919) % chains; // another chain, far off
+                for (size_t i = 0; i < TURN; i++)
+                        l->echo_samples[samples + i] = cairn_bench_echo_s(&l->echo);
+                samples += TURN;
         }
         *ret_samples = samples;
         return CAIRN_OK;

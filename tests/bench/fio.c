@@ -16,10 +16,11 @@ static double bandwidth_of(const char *json, const char *part)
         return at ? strtod(at + 1, NULL) : -1;
 }
 
-double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t depth)
+double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t depth,
+                       bool whole_batches)
 {
         static char json[1 << 20];
-        char command[1024], sync[64] = "", file[128];
+        char command[1024], batch[128] = "", sync[64] = "", file[128];
         uint64_t bytes = io->count * io->block_bytes;
         double bandwidth, seconds = io->seconds > 2 ? 2 : io->seconds;
         size_t size;
@@ -36,14 +37,19 @@ double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t de
         }
         if (writes)
                 (void)snprintf(sync, sizeof(sync), "--fdatasync=%llu", (unsigned long long)depth);
+        if (whole_batches)
+                (void)snprintf(batch, sizeof(batch),
+                               "--iodepth_batch_submit=%llu --iodepth_batch_complete_min=%llu",
+                               (unsigned long long)depth, (unsigned long long)depth);
         // Goes with the daemon's folder; the second time it is there already.
         (void)snprintf(file, sizeof(file), "%s/fio.bytes", io->daemon.folder);
-        (void)snprintf(command, sizeof(command),
-                       "fio --name=cairn --filename=%s --size=%llu --bs=%llu --rw=%s %s --direct=1 "
-                       "--ioengine=io_uring --iodepth=%llu --time_based --runtime=%.2f "
-                       "--output-format=json",
-                       file, (unsigned long long)bytes, (unsigned long long)io->block_bytes,
-                       writes ? "write" : "read", sync, (unsigned long long)depth, seconds);
+        (void)snprintf(
+            command, sizeof(command),
+            "fio --name=cairn --filename=%s --size=%llu --bs=%llu --rw=%s %s %s --direct=1 "
+            "--ioengine=io_uring --iodepth=%llu --time_based --runtime=%.2f "
+            "--output-format=json",
+            file, (unsigned long long)bytes, (unsigned long long)io->block_bytes,
+            writes ? "write" : "read", sync, batch, (unsigned long long)depth, seconds);
         pipe = popen(command, "r");
         size = pipe ? fread(json, 1, sizeof(json) - 1, pipe) : 0;
         json[size] = '\0';

@@ -283,6 +283,11 @@ void cairn_bench_io_report(struct cairn_bench_io *io, const struct cairn_bench_t
         cairn_bench_extra(report, "batch_p99_us",
                           1e6 * cairn_bench_quantile(io->samples, tally->samples, 0.99));
         cairn_bench_extra(report, "batches", (double)tally->samples);
+        if (tally->whole_batches > 0) {
+                cairn_bench_extra(report, "fio_whole_batches", tally->whole_batches / 1e9);
+                cairn_bench_extra(report, "ratio_to_whole_batches",
+                                  report->value / (tally->whole_batches / 1e9));
+        }
         cairn_bench_extra(report, "daemon_cpu_s_per_gb", tally->cpu_s / gb);
         cairn_bench_extra(report, "client_cpu_s_per_gb", tally->client_cpu_s / gb);
         // On a machine that others keep busy, this says more than the ratio of wall times.

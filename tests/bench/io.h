@@ -45,6 +45,7 @@ struct cairn_bench_tally {
         double cpu_s;        // of the daemon
         double client_cpu_s; // of this thread, while it waited for the daemon
         double baseline_cpu_s;
+        double whole_batches; // bytes a second of fio that waits for each batch; 0: not asked
 };
 
 // Flags: --block, --blocks, --batch, --seconds, --attention. total_bytes: what the blocks hold
@@ -74,7 +75,10 @@ void cairn_bench_io_report(struct cairn_bench_io *io, const struct cairn_bench_t
 
 // Bytes a second of fio (io_uring, O_DIRECT) in the daemon's directory: reads, or writes with a
 // fdatasync every `depth`. -1 after saying what was wrong, e.g. that there is no fio.
-double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t depth);
+// whole_batches: the next `depth` are asked for when all of the last are there, as a caller does
+// who waits for each batch.
+double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t depth,
+                       bool whole_batches);
 
 // A redis-server of one's own with all blocks set, and hiredis. -1 after saying what was wrong.
 int cairn_bench_redis_start(struct cairn_bench_io *io);
