@@ -22,7 +22,7 @@ double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t de
         static char json[1 << 20];
         char command[1024], batch[128] = "", sync[64] = "", file[128];
         uint64_t bytes = io->count * io->block_bytes;
-        double bandwidth, seconds = io->seconds > 2 ? 2 : io->seconds;
+        double bandwidth, seconds = io->seconds > 2 ? 2 : io->seconds < 0.5 ? 0.5 : io->seconds;
         size_t size;
         FILE *pipe;
         int status;
