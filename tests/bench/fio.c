@@ -46,10 +46,10 @@ double cairn_bench_fio(const struct cairn_bench_io *io, bool writes, uint64_t de
         (void)snprintf(
             command, sizeof(command),
             "fio --name=cairn --filename=%s --size=%llu --bs=%llu --rw=%s %s %s --direct=1 "
-            "--ioengine=io_uring --iodepth=%llu --time_based --runtime=%.2f "
+            "--ioengine=io_uring --iodepth=%llu --time_based --runtime=%.0fms "
             "--output-format=json",
             file, (unsigned long long)bytes, (unsigned long long)io->block_bytes,
-            writes ? "write" : "read", sync, batch, (unsigned long long)depth, seconds);
+            writes ? "write" : "read", sync, batch, (unsigned long long)depth, 1000 * seconds);
         pipe = popen(command, "r");
         size = pipe ? fread(json, 1, sizeof(json) - 1, pipe) : 0;
         json[size] = '\0';
