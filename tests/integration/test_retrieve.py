@@ -455,7 +455,7 @@ class Contexts(RetrieveCase):
         print("CAIRN_TEST_SEED", SEED)
         rng = random.Random(SEED)
         for space in (Space(dtype=F32, block_tokens=64, run_tokens=32), exact_space(block_tokens=64)):
-            left, right = Rows(space, 260, rng), Rows(space, 260, rng)
+            left, right = Rows(space, 280, rng), Rows(space, 280, rng)
             for layer in range(2):
                 for head in range(2):  # one prefix of 150 tokens
                     right.k[layer][head][:150] = left.k[layer][head][:150]
@@ -464,7 +464,7 @@ class Contexts(RetrieveCase):
             with self.daemon.connect() as c:
                 number, keys = self.store(c, space, left, "fork")
                 ask = lambda context: self.retrieve(c, space, [context], [1], flat, 4, {1: 13}, rows=True, rest=True).data
-                for more in (0, 1, 15, 16, 17, 42, 43, 105, 106, 107):
+                for more in (0, 1, 15, 16, 17, 42, 43, 105, 106, 107, 127, 128, 129):
                     parent = self.open(c, number, keys[:1])
                     self.append(c, parent, left, 64, 86)
                     child, tokens = self.fork(c, parent)
