@@ -145,20 +145,28 @@ static inline void check_finish(const struct cairn_kernels *k, struct rng *rng)
 }
 
 // Any number of query heads at once, in records of any stride: here they share their scores.
-static inline void check_exp_sums(const struct cairn_kernels *k, const float *scores, uint32_t n)
+static inline void check_exp_sums(const struct cairn_kernels *k, const float *scores, uint32_t n,
+                                  float largest)
 {
+        float max[18], a[18] = {0}, b[18] = {0}, *none = guarded(n * 4);
+        for (uint32_t q = 0; q < 18; q++)
+                max[q] = largest + (float)q;
         for (uint32_t queries = 1; queries <= 9; queries++) {
-                float max[18], a[18] = {0}, b[18] = {0};
-                for (uint32_t q = 0; q < 18; q++)
-                        max[q] = q % 3 == 2 ? -INFINITY : (float)q;
                 k->exp_sums(scores, 0, queries, n, max, a, 2);
                 cairn_kernels_scalar.exp_sums(scores, 0, queries, n, max, b, 2);
                 same_floats(a, b, 18, "exp_sums");
                 for (uint32_t q = 0; q < queries; q++) {
-                        float one = k->exp_sum(scores, n, max[2 * q] > -INFINITY ? max[2 * q] : 0);
+                        float one = k->exp_sum(scores, n, max[2 * q]);
                         same_floats(&one, &a[2 * q], 1, "exp_sums of one");
                 }
         }
+        for (uint32_t i = 0; i < n; i++)
+                none[i] = max[i % 18] = -INFINITY;
+        k->exp_sums(none, 0, 9, n, max, a, 2);
+        cairn_kernels_scalar.exp_sums(none, 0, 9, n, max, b, 2);
+        same_floats(a, b, 18, "exp_sums of nothing");
+        cr_assert_float_eq(a[0], 0, 1e-30);
+        guarded_free(none, n * 4);
 }
 
 static inline void check_centre_dots(const struct cairn_kernels *k, struct rng *rng)
@@ -198,9 +206,10 @@ static inline void check_exponentials(const struct cairn_kernels *k, struct rng 
                 float x = k->exp_sum(scores, n, max);
                 float y = cairn_kernels_scalar.exp_sum(scores, n, max);
                 same_floats(&x, &y, 1, "exp_sum");
-                check_exp_sums(k, scores, n);
-                k->exp_weights(scores, n, max, a);
-                cairn_kernels_scalar.exp_weights(scores, n, max, b);
+                check_exp_sums(k, scores, n, max);
+                x = k->exp_weights(scores, n, max, a);
+                y = cairn_kernels_scalar.exp_weights(scores, n, max, b);
+                same_floats(&x, &y, 1, "sum of exp_weights");
                 same_floats(a, b, n, "exp_weights");
                 for (uint32_t i = 0; i < n; i++) {
                         if (scores[i] == -INFINITY)
