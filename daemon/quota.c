@@ -364,41 +364,11 @@ int cairn_quota_set(struct cairn_server *server, const uint32_t *tenant,
         return CAIRN_OK;
 }
 
-static bool find_info(const struct cairn_server *server, uint32_t tenant,
-                      struct cairn_store_tenant_info *ret_info)
+void cairn_quota_explain_holds(const struct cairn_server *server, char *ret_why)
 {
-        for (size_t i = 0; i < cairn_store_tenants_count(server->store); i++) {
-                cairn_store_tenant_info(server->store, i, ret_info);
-                if (ret_info->tenant == tenant)
-                        return true;
-        }
-        return false;
-}
-
-static bool over(const char *tier, uint64_t used_bytes, uint64_t more_bytes, uint64_t limit_bytes,
-                 char *ret_why)
-{
-        if (limit_bytes == 0 || used_bytes + more_bytes <= limit_bytes)
-                return false;
-        (void)snprintf(ret_why, CAIRN_TEXT_BYTES_MAX,
-                       "this tenant's quota of %s is %llu bytes, of which %llu are taken by blocks "
-                       "that cannot leave; delete or release some, or ask the operator for more "
-                       "(cairnctl quota)",
-                       tier, (unsigned long long)limit_bytes, (unsigned long long)used_bytes);
-        return true;
-}
-
-void cairn_quota_explain(const struct cairn_server *server, uint32_t tenant, uint64_t block_bytes,
-                         char *ret_why)
-{
-        struct cairn_store_tenant_info info;
         uint64_t held = cairn_store_held_blocks(server->store);
 
         ret_why[0] = '\0';
-        if (find_info(server, tenant, &info) &&
-            (over("nvme", info.nvme_bytes, block_bytes, info.quota.nvme_bytes, ret_why) ||
-             over("ram", info.ram_bytes, block_bytes, info.quota.ram_bytes, ret_why)))
-                return;
         if (held > 0)
                 (void)snprintf(ret_why, CAIRN_TEXT_BYTES_MAX,
                                "the tier is full, and %llu blocks in it are under legal hold and "

@@ -63,9 +63,8 @@ int cairn_quota_set(struct cairn_server *server, const uint32_t *tenant,
                     const struct cairn_quota *quota, void (*on_set)(void *arg, int status),
                     void *arg, char *ret_why);
 
-// Why a put of so many bytes found no room, in ret_why[CAIRN_TEXT_BYTES_MAX]; "" when quotas and
-// holds are not to blame.
-void cairn_quota_explain(const struct cairn_server *server, uint32_t tenant, uint64_t block_bytes,
-                         char *ret_why);
+// Why a tier that no quota bounds has no room, in ret_why[CAIRN_TEXT_BYTES_MAX]; "" when holds are
+// not to blame. Of quotas the store itself tells: cairn_store_refusal.
+void cairn_quota_explain_holds(const struct cairn_server *server, char *ret_why);
 
 #endif

@@ -3,6 +3,7 @@
 // flows through any RAM tier.
 #include <assert.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,7 @@ struct put_op {
         size_t next;
         size_t running;
         int32_t *statuses;
+        char why[CAIRN_TEXT_BYTES_MAX]; // there was no room; "": nothing is known
         struct put_slot slots[BLOCKS_AT_ONCE_MAX];
 };
 
@@ -74,26 +76,24 @@ static void finish_seal(struct put_op *op)
         cairn_request_reply(op->request, &reply);
 }
 
-// What can be said of the first put that found no room; each is the audit's.
-static bool explain_refusal(const struct put_op *op, char *ret_why)
+// What can be said of the first put that found no room: the store's own words, else holds.
+static void explain_refusal(struct put_op *op, int status)
 {
-        const struct cairn_space_entry *entry = op->entry;
-        uint32_t tenant = op->request->session->tenant;
-        size_t refused = 0;
+        struct cairn_server *server = op->request->server;
+        const char *text;
 
-        for (size_t i = 0; i < op->count; i++)
-                refused += op->statuses[i] == CAIRN_ENOSPC;
-        if (refused == 0)
-                return false;
-        cairn_quota_explain(op->request->server, tenant, entry->block_bytes + entry->code_bytes,
-                            ret_why);
-        return ret_why[0] != '\0';
+        if (status != CAIRN_ENOSPC || op->why[0] != '\0')
+                return;
+        text = cairn_store_refusal(server->store);
+        if (text)
+                (void)snprintf(op->why, sizeof(op->why), "%s", text); // of the same size
+        else
+                cairn_quota_explain_holds(server, op->why);
 }
 
 static void finish(struct put_op *op)
 {
         Cairn__PutReply reply = CAIRN__PUT_REPLY__INIT;
-        char why[CAIRN_TEXT_BYTES_MAX];
         struct cairn_counters *counters = &op->request->server->counters;
 
         CAIRN_PROBE3(put, op->entry->id, op->count, op->entry->block_bytes);
@@ -105,8 +105,8 @@ static void finish(struct put_op *op)
         }
         reply.statuses = op->statuses;
         reply.n_statuses = op->count;
-        if (explain_refusal(op, why))
-                reply.text = why;
+        if (op->why[0] != '\0')
+                reply.text = op->why;
         cairn_request_reply(op->request, &reply);
 }
 
@@ -196,6 +196,7 @@ static void block_done(struct put_slot *slot, int status)
         assert(op->running > 0);
         op->running--;
         op->statuses[slot->index] = status;
+        explain_refusal(op, status);
         slot->put = NULL;
         // Nobody waits, or it is too late: what has not begun does not begin.
         while (op->next < op->count &&

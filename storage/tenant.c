@@ -122,14 +122,16 @@ void cairn_tenant_explain(struct cairn_store *store, const struct cairn_tenant *
         if (refusal == CAIRN_REFUSAL_RAM_QUOTA)
                 snprintf(text, CAIRN_TEXT_BYTES_MAX,
                          "tenant %u's quota of RAM (%llu bytes, %llu of them in use) has no room "
-                         "for the block: release what is held, or have the quota raised",
+                         "for the block: release what is held, or have the operator raise "
+                         "the quota (cairnctl quota)",
                          tenant->tenant, (unsigned long long)quota->ram_bytes,
                          (unsigned long long)tenant->ram_bytes);
         else if (refusal == CAIRN_REFUSAL_NVME_QUOTA)
                 snprintf(text, CAIRN_TEXT_BYTES_MAX,
                          "tenant %u's quota of NVMe (%llu bytes, %llu of them in use) has no room "
                          "for the block, and nothing of the tenant's may be evicted: release what "
-                         "is held, delete blocks, or have the quota raised",
+                         "is held, delete blocks, or have the operator raise the quota "
+                         "(cairnctl quota)",
                          tenant->tenant, (unsigned long long)quota->nvme_bytes,
                          (unsigned long long)tenant->nvme_bytes);
         else if (refusal == CAIRN_REFUSAL_GUARANTEES)

@@ -328,7 +328,8 @@ class Quotas(unittest.TestCase):
                 else:
                     break
             self.assertEqual(statuses[-1], ENOSPC)
-            self.assertIn("quota of nvme is 1048576 bytes", text)
+            self.assertIn("quota of NVMe (1048576 bytes, ", text)
+            self.assertIn("cairnctl quota", text)
             self.assertEqual(self.fill(BOB, 30, "his")[0], [OK] * 30)
             c.call(UNPIN, message({1: space, 2: b"".join(keys)}))
             self.assertEqual(c.put(space, [key("again")], bytes(BLOCK), fields={2: 1}).statuses(), [OK])
