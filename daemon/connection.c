@@ -49,7 +49,7 @@ void cairn_connection_on_poll(uv_poll_t *poll, int status, int events)
         if (events & UV_WRITABLE)
                 cairn_connection_flush(connection);
         if (!connection->closed && (events & UV_READABLE))
-                cairn_connection_receive(connection);
+                cairn_connection_readable(connection, events & UV_DISCONNECT);
         else if (!connection->closed && (events & UV_DISCONNECT))
                 cairn_connection_close(connection); // paused, and the peer has gone
 }
@@ -283,8 +283,7 @@ void cairn_connection_flush(struct cairn_connection *connection)
                 set_broken(connection);
                 return;
         }
-        if (connection->stash && !cairn_connection_paused(connection))
-                cairn_server_defer(connection);
+        cairn_connection_go_on(connection);
         cairn_connection_watch(connection);
 }
 
@@ -340,5 +339,5 @@ void cairn_connection_tick(struct cairn_connection *connection, uint64_t now_ms)
                   deaf    ? "it does not read its replies"
                   : stuck ? "a frame was begun and not finished in time"
                           : "no Hello came in time");
-        cairn_connection_close(connection);
+        set_broken(connection); // many may be late at once
 }

@@ -56,12 +56,15 @@ struct cairn_connection {
         // Under way.
         uint32_t inflight;
         uint64_t inflight_bytes;
-        bool processing;  // inside the parser's loop
-        bool deferred;    // in the server's list of those to go on with
-        bool ending;      // no more input; closes when the output is sent
-        bool broken;      // closes as soon as the loop comes back
-        bool closed;      // session gone, descriptor closed
-        bool handle_gone; // libuv is done with `poll`
+        // Turns on the loop.
+        uint64_t spent_ns; // on it lately: halves every few milliseconds
+        uint64_t spent_ms; // when it was last halved
+        bool processing;   // inside the parser's loop
+        bool deferred;     // in the server's list of those to go on with
+        bool ending;       // no more input; closes when the output is sent
+        bool broken;       // closes as soon as the loop comes back
+        bool closed;       // session gone, descriptor closed
+        bool handle_gone;  // libuv is done with `poll`
 };
 
 // Takes the accepted descriptor over, also when it fails.
@@ -93,9 +96,14 @@ void cairn_connection_request_ended(struct cairn_connection *connection, size_t 
 // The first descriptor that came with the frames; -1: none. The caller closes it.
 int cairn_connection_take_descriptor(struct cairn_connection *connection, bool *ret_refused);
 
-// connection_input.c: parses until the input is used up or the connection has to wait.
-void cairn_connection_receive(struct cairn_connection *connection);
+// connection_input.c: the socket has bytes, which are parsed now or when those had their turn who
+// kept the loop for less time. Nobody waits for what a peer that has `gone` leaves to do.
+void cairn_connection_readable(struct cairn_connection *connection, bool gone);
+// Its turn: parses until the input is used up, the turn is over or the connection has to wait.
 void cairn_connection_process(struct cairn_connection *connection);
+// What was received is gone on with in the next turn, or at a pace if the peer does not read.
+void cairn_connection_go_on(struct cairn_connection *connection);
+void cairn_connection_pace(struct cairn_connection *connection); // the time for that has come
 bool cairn_connection_paused(const struct cairn_connection *connection);
 // Watches what the state asks for.
 void cairn_connection_watch(struct cairn_connection *connection);

@@ -17,10 +17,53 @@
 
 enum {
         FRAMES_A_TURN_MAX = 64,   // then others get their turn
-        TURN_NS_MAX = 500 * 1000, // whatever a frame costs: others wait no longer
+        TURN_NS_MAX = 100 * 1000, // whatever a frame costs: others wait no longer
+        HEAVY_NS = 1000 * 1000,   // spent lately: the turn is taken after those who spent less
+        HALF_LIFE_MS = 4,         // of what was spent
 };
 
+// ---- turns ----
+
+// Connections that asked for little are served as their bytes come; those that keep the loop busy
+// share what it has left, in turns (cairn_server_defer). Whatever some send, others wait for a few
+// of their turns at most.
+static bool heavy(struct cairn_connection *connection)
+{
+        uint64_t now_ms = cairn_clock_ms();
+        uint64_t halves = (now_ms - connection->spent_ms) / HALF_LIFE_MS;
+
+        if (halves > 0) {
+                connection->spent_ns = halves < 64 ? connection->spent_ns >> halves : 0;
+                connection->spent_ms = now_ms;
+        }
+        return connection->spent_ns > HEAVY_NS;
+}
+
 // ---- back-pressure ----
+
+// Replies wait that the peer does not read as fast as it asks: its next request is begun, but not
+// at once, so that a flood of them is not the others' to wait for.
+static bool lagging(const struct cairn_connection *connection)
+{
+        return connection->output_bytes >= CAIRN_UNSENT_BYTES;
+}
+
+void cairn_connection_go_on(struct cairn_connection *connection)
+{
+        if (cairn_connection_paused(connection))
+                return;
+        if (lagging(connection))
+                cairn_server_pace(connection->server);
+        else if (connection->stash)
+                cairn_server_defer(connection);
+}
+
+void cairn_connection_pace(struct cairn_connection *connection)
+{
+        if (!connection->closed && !connection->ending && lagging(connection) &&
+            !cairn_connection_paused(connection))
+                cairn_server_defer(connection);
+}
 
 bool cairn_connection_paused(const struct cairn_connection *connection)
 {
@@ -37,7 +80,7 @@ void cairn_connection_watch(struct cairn_connection *connection)
         if (connection->closed)
                 return;
         if (!connection->ending && !connection->broken && !connection->stash) {
-                if (!cairn_connection_paused(connection))
+                if (!cairn_connection_paused(connection) && !lagging(connection))
                         events |= UV_READABLE;
                 else if (cairn_server_full(connection))
                         connection->server->memory_paused = true;
@@ -203,7 +246,7 @@ static size_t parse(struct cairn_connection *connection, const uint8_t *bytes, s
 
                 if (connection->ending || connection->broken)
                         return size; // what follows is of no interest
-                if (cairn_connection_paused(connection))
+                if (cairn_connection_paused(connection) || (frames > 0 && lagging(connection)))
                         return used;
                 status = cairn_frame_parser_feed(parser, bytes + used, size - used, &part, &frame);
                 used += part;
@@ -235,12 +278,10 @@ static void finish_turn(struct cairn_connection *connection)
         if (cairn_frame_parser_midway(&connection->parser) && connection->frame_begun_ms == 0)
                 connection->frame_begun_ms = cairn_clock_ms();
         connection->processing = false;
-        if (connection->stash && !cairn_connection_paused(connection))
-                cairn_server_defer(connection);
         cairn_connection_flush(connection);
 }
 
-void cairn_connection_receive(struct cairn_connection *connection)
+static void receive_turn(struct cairn_connection *connection)
 {
         struct cairn_server *server = connection->server;
         ssize_t got;
@@ -278,13 +319,10 @@ void cairn_connection_receive(struct cairn_connection *connection)
         finish_turn(connection);
 }
 
-void cairn_connection_process(struct cairn_connection *connection)
+// Goes on with what was received before.
+static void stash_turn(struct cairn_connection *connection)
 {
         assert(!connection->closed && !connection->processing);
-        if (!connection->stash) {
-                cairn_connection_flush(connection);
-                return;
-        }
         connection->processing = true;
         connection->stash_used += parse(connection, connection->stash + connection->stash_used,
                                         connection->stash_size - connection->stash_used);
@@ -295,4 +333,32 @@ void cairn_connection_process(struct cairn_connection *connection)
                 connection->stash_used = 0;
         }
         finish_turn(connection);
+}
+
+static void turn(struct cairn_connection *connection)
+{
+        uint64_t begun_ns = cairn_clock_ns();
+
+        if (connection->stash)
+                stash_turn(connection);
+        else
+                receive_turn(connection);
+        connection->spent_ns += cairn_clock_ns() - begun_ns;
+}
+
+void cairn_connection_readable(struct cairn_connection *connection, bool gone)
+{
+        if (connection->deferred)
+                return; // its turn comes
+        if (gone || heavy(connection))
+                cairn_server_defer(connection);
+        else
+                turn(connection);
+}
+
+void cairn_connection_process(struct cairn_connection *connection)
+{
+        turn(connection);
+        if (!connection->closed)
+                cairn_connection_flush(connection);
 }

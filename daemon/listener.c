@@ -20,7 +20,7 @@
 
 enum {
         BACKLOG = 512,
-        ACCEPTS_A_TURN_MAX = 16,
+        ACCEPTS_A_TURN_MAX = 4,
         BACKOFF_MS = 100,
         SOCKET_MODE_MASK = 0117, // 0660
         FILE_MODE_MASK = 0077,
@@ -212,6 +212,7 @@ static void on_listener(uv_poll_t *poll, int status, int events)
                 return;
         for (int i = 0; i < ACCEPTS_A_TURN_MAX; i++) {
                 struct cairn_peer peer;
+                uint8_t first;
                 int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
                 if (fd < 0) {
@@ -220,7 +221,9 @@ static void on_listener(uv_poll_t *poll, int status, int events)
                                 back_off(server, errno);
                         return; // EAGAIN, or a peer that went again
                 }
-                if (cairn_peer_of(fd, &peer) != CAIRN_OK) {
+                // A peer that has gone again costs no more than this.
+                if (recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ||
+                    cairn_peer_of(fd, &peer) != CAIRN_OK) {
                         (void)close(fd); // nothing was written
                         continue;
                 }

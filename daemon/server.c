@@ -26,7 +26,9 @@
 
 enum {
         TICK_MS = 100,
-        STOP_GRACE_MS = 1000, // beyond stop_timeout, before the process gives up
+        PACE_MS = 5,
+        STOP_GRACE_MS = 1000,         // beyond stop_timeout, before the process gives up
+        DEFERRED_NS_MAX = 100 * 1000, // of deferred turns before sockets are looked at again
 };
 
 // ---- connections ----
@@ -34,19 +36,23 @@ enum {
 static void on_deferral(uv_idle_t *idle)
 {
         struct cairn_server *server = idle->data;
-        struct cairn_connection *connection = server->deferred_head;
+        struct cairn_connection *last = server->deferred_tail;
+        uint64_t begun_ns = cairn_clock_ns();
+        bool more = server->deferred_head != NULL;
 
-        // The whole list once; who defers again waits for the next turn.
-        server->deferred_head = NULL;
-        server->deferred_tail = NULL;
-        (void)uv_idle_stop(idle); // cannot fail
-        while (connection) {
-                struct cairn_connection *next = connection->next_deferred;
+        // Each that waits at most once; who defers again waits behind the others.
+        while (more) {
+                struct cairn_connection *connection = server->deferred_head;
 
+                server->deferred_head = connection->next_deferred;
+                if (!server->deferred_head)
+                        server->deferred_tail = NULL;
                 connection->next_deferred = NULL;
+                more = connection != last && cairn_clock_ns() - begun_ns < DEFERRED_NS_MAX;
                 cairn_connection_continue(connection);
-                connection = next;
         }
+        if (!server->deferred_head)
+                (void)uv_idle_stop(idle); // cannot fail
 }
 
 void cairn_server_defer(struct cairn_connection *connection)
@@ -62,6 +68,20 @@ void cairn_server_defer(struct cairn_connection *connection)
                 server->deferred_head = connection;
         server->deferred_tail = connection;
         (void)uv_idle_start(&server->deferral, on_deferral); // cannot fail with a callback
+}
+
+static void on_pace(uv_timer_t *timer)
+{
+        struct cairn_server *server = timer->data;
+
+        for (struct cairn_connection *c = server->connections; c; c = c->next)
+                cairn_connection_pace(c);
+}
+
+void cairn_server_pace(struct cairn_server *server)
+{
+        if (!uv_is_active((uv_handle_t *)&server->pace))
+                (void)uv_timer_start(&server->pace, on_pace, PACE_MS, 0); // cannot fail
 }
 
 static void on_tick(uv_timer_t *timer);
@@ -369,7 +389,7 @@ static int init_handles(struct cairn_server *server)
         if (uv_loop_init(loop) != 0)
                 return CAIRN_ENOMEM;
         if (uv_timer_init(loop, &server->tick) != 0 || uv_timer_init(loop, &server->backoff) != 0 ||
-            uv_idle_init(loop, &server->deferral) != 0 ||
+            uv_timer_init(loop, &server->pace) != 0 || uv_idle_init(loop, &server->deferral) != 0 ||
             uv_signal_init(loop, &server->signals[0]) != 0 ||
             uv_signal_init(loop, &server->hangup) != 0 ||
             uv_timer_init(loop, &server->watchdog) != 0 ||
@@ -379,6 +399,7 @@ static int init_handles(struct cairn_server *server)
                 return CAIRN_ENOMEM;
         server->tick.data = server;
         server->backoff.data = server;
+        server->pace.data = server;
         server->deferral.data = server;
         server->signals[0].data = server;
         server->signals[1].data = server;

@@ -37,6 +37,7 @@ struct cairn_server {
         uv_poll_t store_poll;
         uv_timer_t tick;
         uv_timer_t backoff; // accepts again when it fires
+        uv_timer_t pace;    // turns of those who do not read their replies
         uv_idle_t deferral; // runs while `deferred` holds someone
         uv_signal_t signals[2];
         uv_signal_t hangup;
@@ -77,6 +78,8 @@ void cairn_server_stop(struct cairn_server *server, uint64_t limit_ms);
 
 // The connection goes on in the next turn of the loop.
 void cairn_server_defer(struct cairn_connection *connection);
+// cairn_connection_pace is called for each connection a little later.
+void cairn_server_pace(struct cairn_server *server);
 void cairn_server_connection_opened(struct cairn_connection *connection);
 void cairn_server_connection_closed(struct cairn_connection *connection);
 // Bytes of requests and replies, against request_bytes. Above it, a connection that holds more than

@@ -12,10 +12,6 @@
 #include "policy/eviction/eviction.h"
 #include "proto/status.h"
 
-enum {
-        LABEL_BYTES = 96
-};
-
 // ---- where numbers lie ----
 
 struct number {
@@ -113,6 +109,24 @@ static const struct number store_numbers[] = {
 
 // ---- visiting ----
 
+static size_t append(char *labels, size_t used, const char *text)
+{
+        while (*text != '\0' && used < CAIRN_STATS_LABELS_BYTES - 1)
+                labels[used++] = *text++;
+        labels[used] = '\0';
+        return used;
+}
+
+size_t cairn_stats_label(char *labels, size_t used, const char *name, const char *value)
+{
+        if (used > 0)
+                used = append(labels, used, ",");
+        used = append(labels, used, name);
+        used = append(labels, used, "=\"");
+        used = append(labels, used, value);
+        return append(labels, used, "\"");
+}
+
 void cairn_stats_give(const struct cairn_stats_walk *walk, const char *name, const char *type,
                       const char *help, const char *labels, double value)
 {
@@ -202,22 +216,22 @@ static const char *tier_name(size_t tier)
 static void give_outcomes(const struct cairn_stats_walk *walk, const char *name, const char *help,
                           const uint64_t blocks[CAIRN_STATUS_COUNT])
 {
-        char labels[LABEL_BYTES];
+        char labels[CAIRN_STATS_LABELS_BYTES];
 
         for (int status = 0; status < CAIRN_STATUS_COUNT; status++) {
                 if (blocks[status] == 0 && status != 0)
                         continue; // most never happen
-                (void)snprintf(labels, sizeof(labels), "status=\"%s\"", cairn_status_name(-status));
+                (void)cairn_stats_label(labels, 0, "status", cairn_status_name(-status));
                 cairn_stats_give(walk, name, "counter", help, labels, (double)blocks[status]);
         }
 }
 
 static void give_blocks(const struct cairn_stats_walk *walk, const struct cairn_counters *c)
 {
-        char labels[LABEL_BYTES];
+        char labels[CAIRN_STATS_LABELS_BYTES];
 
         for (size_t tier = 0; tier < CAIRN_TIERS_COUNT; tier++) {
-                (void)snprintf(labels, sizeof(labels), "tier=\"%s\"", tier_name(tier));
+                (void)cairn_stats_label(labels, 0, "tier", tier_name(tier));
                 cairn_stats_give(
                     walk, "cairn_lookup_blocks_total", "counter",
                     "Blocks asked for by lookups, by the tier that had them; none: a miss.", labels,
@@ -234,24 +248,29 @@ static void give_blocks(const struct cairn_stats_walk *walk, const struct cairn_
 static void give_kinds(const struct cairn_stats_walk *walk, const char *name, const char *help,
                        const uint64_t *values)
 {
-        char labels[LABEL_BYTES];
+        char labels[CAIRN_STATS_LABELS_BYTES];
 
         for (uint32_t kind = 0; kind < CAIRN_KIND_COUNT; kind++) {
                 if (!cairn_kind_known(kind))
                         continue;
-                (void)snprintf(labels, sizeof(labels), "kind=\"%s\"", cairn_kind_name(kind));
+                (void)cairn_stats_label(labels, 0, "kind", cairn_kind_name(kind));
                 cairn_stats_give(walk, name, "counter", help, labels, (double)values[kind]);
         }
 }
 
+// Seconds, and as the label has them: printing a number takes longer than all else here.
+static const struct {
+        double seconds;
+        const char *text;
+} bounds[CAIRN_LATENCY_BUCKETS - 1] = {
+    {1e-5, "1e-05"},  {2e-5, "2e-05"}, {5e-5, "5e-05"}, {1e-4, "0.0001"}, {2e-4, "0.0002"},
+    {5e-4, "0.0005"}, {1e-3, "0.001"}, {2e-3, "0.002"}, {5e-3, "0.005"},  {0.01, "0.01"},
+    {0.02, "0.02"},   {0.05, "0.05"},  {0.1, "0.1"},    {0.2, "0.2"},     {0.5, "0.5"},
+    {1, "1"},         {2, "2"},        {5, "5"},        {10, "10"}};
+
 double cairn_latency_bound(size_t bucket)
 {
-        static const double bounds[CAIRN_LATENCY_BUCKETS - 1] = {1e-5, 2e-5, 5e-5, 1e-4, 2e-4,
-                                                                 5e-4, 1e-3, 2e-3, 5e-3, 0.01,
-                                                                 0.02, 0.05, 0.1,  0.2,  0.5,
-                                                                 1,    2,    5,    10};
-
-        return bucket < COUNT(bounds) ? bounds[bucket] : (double)INFINITY;
+        return bucket < COUNT(bounds) ? bounds[bucket].seconds : (double)INFINITY;
 }
 
 void cairn_stats_add_latency(struct cairn_latency *latency, uint64_t duration_ns)
@@ -279,26 +298,24 @@ void cairn_stats_add_blocks(uint64_t blocks[CAIRN_STATUS_COUNT], uint64_t *bytes
 static void give_latency(const struct cairn_stats_walk *walk, uint32_t kind,
                          const struct cairn_latency *latency)
 {
-        char labels[LABEL_BYTES];
+        char labels[CAIRN_STATS_LABELS_BYTES];
         struct cairn_sample sample = {
             .name = "cairn_request_duration_seconds",
             .type = "histogram",
             .help = "From the receipt of a request to its answer; kinds that were asked for.",
             .suffix = "_bucket",
             .labels = labels};
+        size_t own = cairn_stats_label(labels, 0, "kind", cairn_kind_name(kind));
         uint64_t below = 0;
 
         for (size_t i = 0; i < CAIRN_LATENCY_BUCKETS; i++) {
-                double bound = cairn_latency_bound(i);
-
                 below += latency->buckets[i];
-                (void)snprintf(labels, sizeof(labels),
-                               isinf(bound) ? "kind=\"%s\",le=\"+Inf\"" : "kind=\"%s\",le=\"%g\"",
-                               cairn_kind_name(kind), bound);
+                (void)cairn_stats_label(labels, own, "le",
+                                        i < COUNT(bounds) ? bounds[i].text : "+Inf");
                 sample.value = (double)below;
                 walk->visit(walk->arg, &sample);
         }
-        (void)snprintf(labels, sizeof(labels), "kind=\"%s\"", cairn_kind_name(kind));
+        labels[own] = '\0';
         sample.suffix = "_sum";
         sample.value = (double)latency->sum_ns / 1e9;
         walk->visit(walk->arg, &sample);
@@ -313,11 +330,12 @@ static void give_policies(const struct cairn_stats_walk *walk, const struct cair
         static const char *const admissions[] = {[CAIRN_CONFIG_ALWAYS] = "always",
                                                  [CAIRN_CONFIG_SECOND_USE] = "second-use",
                                                  [CAIRN_CONFIG_TINYLFU] = "tinylfu"};
-        char labels[LABEL_BYTES];
+        char labels[CAIRN_STATS_LABELS_BYTES];
 
-        (void)snprintf(labels, sizeof(labels), "eviction=\"%s\",admission=\"%s\"",
-                       cairn_eviction_name(server->config->eviction),
-                       admissions[server->config->admission]);
+        (void)cairn_stats_label(labels,
+                                cairn_stats_label(labels, 0, "eviction",
+                                                  cairn_eviction_name(server->config->eviction)),
+                                "admission", admissions[server->config->admission]);
         cairn_stats_give(walk, "cairn_policy_info", "gauge", "1; the policies are in the labels.",
                          labels, 1);
 }

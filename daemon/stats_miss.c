@@ -73,11 +73,11 @@ void cairn_stats_get_missed(struct cairn_server *server, uint32_t space,
 static void give_misses(const struct cairn_stats_walk *walk, const char *request,
                         const uint64_t misses[CAIRN_MISS_COUNT])
 {
-        char labels[LABEL_BYTES];
+        char labels[CAIRN_STATS_LABELS_BYTES];
+        size_t own = cairn_stats_label(labels, 0, "request", request);
 
         for (size_t miss = 0; miss < CAIRN_MISS_COUNT; miss++) {
-                (void)snprintf(labels, sizeof(labels), "request=\"%s\",reason=\"%s\"", request,
-                               miss_name(miss));
+                (void)cairn_stats_label(labels, own, "reason", miss_name(miss));
                 cairn_stats_give(walk, "cairn_misses_total", "counter",
                                  "Blocks asked for and not given, by reason; prefix: looked up "
                                  "behind one that was missing; absent: never put, or long gone.",

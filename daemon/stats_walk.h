@@ -1,4 +1,5 @@
-// The walk over all numbers, shared by the files that have some. Private to stats*.c.
+// The walk over all numbers, shared by the files that have some. Private to stats*.c; Stats has its
+// labels.
 #ifndef CAIRN_STATS_WALK_H
 #define CAIRN_STATS_WALK_H
 
@@ -8,6 +9,14 @@ struct cairn_stats_walk {
         cairn_stats_visitor visit;
         void *arg;
 };
+
+enum {
+        CAIRN_STATS_LABELS_BYTES = 96 // of the labels of kinds, statuses and tiers
+};
+
+// Writes `name="value"` behind the first `used` bytes of labels[CAIRN_STATS_LABELS_BYTES], cut to
+// what fits; returns the bytes used. Printing by a format takes most of the time of a walk.
+size_t cairn_stats_label(char *labels, size_t used, const char *name, const char *value);
 
 void cairn_stats_give(const struct cairn_stats_walk *walk, const char *name, const char *type,
                       const char *help, const char *labels, double value);
