@@ -472,6 +472,9 @@ static void log_sandbox(enum cairn_sandbox_state files, enum cairn_sandbox_state
                   words[calls]);
 }
 
+// A start that failed, with what libuv still holds: it goes with the process, and is no leak.
+static struct cairn_server *volatile unfinished;
+
 int cairn_server_run(struct cairn_config *config)
 {
         struct cairn_server *server = calloc(1, sizeof(*server));
@@ -497,7 +500,7 @@ int cairn_server_run(struct cairn_config *config)
                 cairn_log(CAIRN_LOG_ERROR, NULL, "not started (%s)", cairn_status_name(status));
                 cairn_listener_close(server);
                 cairn_store_close(server->store);
-                // The process ends here, and with it what libuv still holds.
+                unfinished = server;
                 return 1;
         }
         log_sandbox(files, cairn_sandbox_calls(config));

@@ -45,6 +45,7 @@ static void follow(struct cairn_store *store, struct cairn_put *put,
         request->next = NULL;
         *last = request;
         store->deadlines += request->deadline_ms > 0;
+        store->followers += request->deadline_ms > 0;
 }
 
 // What waited for the put looks again. Who asked for a write of what RAM had alone is told how it
@@ -56,6 +57,7 @@ static void followers_go(struct cairn_store *store, struct cairn_put *put)
         while (follower) {
                 struct cairn_put_begin *next = follower->next;
                 store->deadlines -= follower->deadline_ms > 0;
+                store->followers -= follower->deadline_ms > 0;
                 if (cairn_block_is(put->block, CAIRN_BLOCK_VISIBLE) && follower->wrote &&
                     put->write_status != CAIRN_OK) {
                         follower->refusal = put->refusal;

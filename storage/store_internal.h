@@ -302,6 +302,7 @@ struct cairn_store {
         struct cairn_wait **wait_last;
         uint32_t wait_count;
         uint32_t deadlines; // requests that wait and have one
+        uint32_t followers; // of these, those that wait for another's put
         uint64_t deadlines_checked_ms;
 
         // Callbacks to run at the end of a poll.

@@ -137,7 +137,7 @@ static void expire_queue(struct cairn_store *store, uint64_t now_ms)
 
 static void expire_followers(struct cairn_store *store, uint64_t now_ms)
 {
-        for (uint32_t i = 0; i < CAIRN_PUTS_HASH; i++) {
+        for (uint32_t i = 0; i < CAIRN_PUTS_HASH && store->followers > 0; i++) {
                 for (struct cairn_put *put = store->puts[i]; put; put = put->next_same) {
                         struct cairn_put_begin **link = &put->followers;
                         while (*link) {
@@ -148,6 +148,7 @@ static void expire_followers(struct cairn_store *store, uint64_t now_ms)
                                 }
                                 *link = request->next;
                                 store->deadlines--;
+                                store->followers--;
                                 cairn_begin_ready(store, request, CAIRN_EDEADLINE, NULL);
                         }
                 }

@@ -6,12 +6,11 @@ enum {
 };
 
 // Shares of the noise that stay in a sum of many terms: of what differs from token to token, for
-// the largest term alone; of what tokens have in common, of the squared noise; of a table entry's
-// rounding. And of a chunk's, whose score is a mean or a bound of its tokens'.
-static const double noise_alone = 0.4;
+// the largest term alone; of what tokens have in common, of the squared noise. And of a chunk's,
+// whose score is a mean or a bound of its tokens'.
+static const double noise_alone = 0.6;
 static const double noise_together = 0.15;
 static const double noise_together_chunk = 1;
-static const double noise_table = 1.0 / 12;
 // Variance of rounding to whole units.
 static const double rounding = 1.0 / 12;
 
@@ -76,7 +75,7 @@ static double others_variance(const struct cairn_landmark_selection *s,
         if (s->query.subs)
                 table = (double)s->query.table_units[q] * s->query.table_units[q] *
                         bound->code_scale2 * s->query.subs * rounding;
-        return noise_alone * v * largest + together * v * (together * v) + noise_table * table;
+        return noise_alone * v * largest + together * v * (together * v) + table;
 }
 
 float cairn_bound_mass_error(const struct cairn_landmark_selection *s,

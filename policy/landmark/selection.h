@@ -83,7 +83,7 @@ void cairn_bound_sample(const struct cairn_landmark_selection *s, struct cairn_b
 // Standard error of the mass held, m = C / (C + U + R): rows chosen, candidates left, and the
 // others, known by landmarks alone. What is uncertain above all is R, whose logarithm errs by some
 //
-//   s^2 = 0.4 v largest + (0.15 v)^2 + table / 12,
+//   s^2 = 0.6 v largest + (0.15 v)^2 + table,
 //
 // v being the mean square that re-ranking moved the candidates, whose scores are known both ways:
 // the noise of this head's codes for this query, measured. Of what differs from token to token,

@@ -83,6 +83,7 @@ X86_SOURCES = {
     "policy/landmark/score_avx2.c": "-mavx2 -mfma -mf16c -mbmi2",
     "policy/landmark/score_avx512.c": "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi "
     "-mavx512vbmi2 -mf16c -mfma -mbmi2",
+    "policy/landmark/score_amx.c": "-mamx-tile -mamx-int8 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vbmi",
 }
 
 
