@@ -61,6 +61,7 @@ struct cairn_connection {
         uint64_t spent_ms; // when it was last halved
         bool processing;   // inside the parser's loop
         bool deferred;     // in the server's list of those to go on with
+        bool gone;         // the peer sends no more
         bool ending;       // no more input; closes when the output is sent
         bool broken;       // closes as soon as the loop comes back
         bool closed;       // session gone, descriptor closed
@@ -99,6 +100,7 @@ int cairn_connection_take_descriptor(struct cairn_connection *connection, bool *
 // connection_input.c: the socket has bytes, which are parsed now or when those had their turn who
 // kept the loop for less time. Nobody waits for what a peer that has `gone` leaves to do.
 void cairn_connection_readable(struct cairn_connection *connection, bool gone);
+bool cairn_connection_can_wait(struct cairn_connection *connection);
 // Its turn: parses until the input is used up, the turn is over or the connection has to wait.
 void cairn_connection_process(struct cairn_connection *connection);
 // What was received is gone on with in the next turn, or at a pace if the peer does not read.

@@ -18,7 +18,7 @@
 enum {
         FRAMES_A_TURN_MAX = 64,   // then others get their turn
         TURN_NS_MAX = 100 * 1000, // whatever a frame costs: others wait no longer
-        HEAVY_NS = 1000 * 1000,   // spent lately: the turn is taken after those who spent less
+        HEAVY_NS = 500 * 1000,    // spent lately: the turn is taken after those who spent less
         HALF_LIFE_MS = 4,         // of what was spent
 };
 
@@ -346,11 +346,17 @@ static void turn(struct cairn_connection *connection)
         connection->spent_ns += cairn_clock_ns() - begun_ns;
 }
 
+bool cairn_connection_can_wait(struct cairn_connection *connection)
+{
+        return connection->closed || connection->broken || connection->gone || heavy(connection);
+}
+
 void cairn_connection_readable(struct cairn_connection *connection, bool gone)
 {
+        connection->gone = gone;
         if (connection->deferred)
                 return; // its turn comes
-        if (gone || heavy(connection))
+        if (cairn_connection_can_wait(connection))
                 cairn_server_defer(connection);
         else
                 turn(connection);
