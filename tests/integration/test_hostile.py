@@ -529,6 +529,16 @@ class Messages(DaemonCase):
                 c.socket.sendall(data)
         self.assertHealthy()
 
+    def test_who_does_not_read_is_served_at_a_pace(self):
+        with self.daemon.connect() as c, self.daemon.connect() as other:
+            begun = time.monotonic()
+            asked = list(range(1000, 1500))
+            c.socket.sendall(b"".join(frame(STATS, id=i) for i in asked))
+            time.sleep(0.2)
+            served = other.stats()['cairn_requests_total{kind="Stats"}']
+            self.assertLess(served, 100 + (time.monotonic() - begun) / 0.005, "then a request every 5 ms")
+            self.assertEqual(sorted(c.receive().id for _ in asked), sorted(asked), "nothing is lost")
+
 
 class Readers(DaemonCase):
     flags = dict(reply_timeout="700ms")
