@@ -12,12 +12,17 @@
 #include <time.h>
 #include <unistd.h>
 
-int64_t cairn_client_now_ms(void)
+uint64_t cairn_client_now_ns(void)
 {
         struct timespec now;
 
         (void)clock_gettime(CLOCK_MONOTONIC, &now); // cannot fail with this clock
-        return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+        return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int64_t cairn_client_now_ms(void)
+{
+        return (int64_t)(cairn_client_now_ns() / 1000000u);
 }
 
 int cairn_client_fail(struct cairn_client *client, int status, const char *format, ...)

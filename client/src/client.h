@@ -241,6 +241,7 @@ struct cairn_client {
 
 // ---- client.c ----
 
+uint64_t cairn_client_now_ns(void); // of a clock that does not step
 int64_t cairn_client_now_ms(void);
 // Sets the client's error text; returns status. format NULL: the status's own text and remedy.
 __attribute__((format(printf, 3, 4))) int cairn_client_fail(struct cairn_client *client, int status,

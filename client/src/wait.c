@@ -2,7 +2,6 @@
 // put to sleep and woken takes both sides tens of microseconds, more than many an answer.
 #include <poll.h>
 #include <sched.h>
-#include <time.h>
 
 #include "client/src/client.h"
 
@@ -10,14 +9,6 @@ enum {
         SPIN_US_DEFAULT = 100,
         LATE_TRIES = 16, // waits until it looks again where answers came late
 };
-
-static uint64_t now_ns(void)
-{
-        struct timespec now;
-
-        (void)clock_gettime(CLOCK_MONOTONIC, &now); // cannot fail with this clock
-        return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void cairn_client_spin_init(struct cairn_client *client, uint32_t spin_us)
 {
@@ -39,7 +30,7 @@ static bool spin(struct cairn_client *client, uint64_t until_ns)
                 if (cairn_client_receive(client))
                         return true;
                 (void)sched_yield(); // always there; whoever needs this processor goes first
-        } while (now_ns() < until_ns);
+        } while (cairn_client_now_ns() < until_ns);
         return false;
 }
 
@@ -58,7 +49,7 @@ bool cairn_client_wait(struct cairn_client *client, int64_t timeout_ms)
 {
         uint8_t *late = &client->late[client->awaited];
         bool may_spin = client->spin_ns > 0 && !client->unsent_first;
-        uint64_t begin_ns = may_spin ? now_ns() : 0;
+        uint64_t begin_ns = may_spin ? cairn_client_now_ns() : 0;
         bool received = false;
 
         // Waits asleep are longer: now and then one finds out whether looking would do again.
@@ -66,7 +57,7 @@ bool cairn_client_wait(struct cairn_client *client, int64_t timeout_ms)
                 received = spin(client, begin_ns + client->spin_ns);
         if (!received)
                 sleep_on_socket(client, timeout_ms);
-        if (may_spin && now_ns() - begin_ns <= client->spin_ns)
+        if (may_spin && cairn_client_now_ns() - begin_ns <= client->spin_ns)
                 *late = 0;
         else if (may_spin)
                 *late = *late > 1 ? *late - 1 : LATE_TRIES;
