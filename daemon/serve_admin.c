@@ -55,9 +55,8 @@ static void on_sample(void *arg, const struct cairn_sample *sample)
         row->metric = (Cairn__Metric)CAIRN__METRIC__INIT;
         row->metric.name = (char *)sample->name; // a constant
         row->name[0] = '\0';
-        if (sample->suffix[0] != '\0') {
+        if (sample->suffix[0] != '\0')
                 (void)snprintf(row->name, NAME_BYTES, "%s%s", sample->name, sample->suffix);
-        }
         memcpy(row->labels, sample->labels, labels);
         row->labels[labels] = '\0';
         row->metric.value = sample->value;

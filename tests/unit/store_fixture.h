@@ -170,16 +170,22 @@ static inline struct cairn_key fixture_key(uint64_t number)
         return key;
 }
 
+// The next of a xorshift's numbers; *state is not 0.
+static inline uint64_t fixture_random(uint64_t *state)
+{
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        return *state;
+}
+
 static inline void fixture_pattern(uint8_t *bytes, size_t size, uint64_t number, uint64_t version,
                                    uint32_t part, uint32_t layer)
 {
         uint64_t state = number * 1000003 + version * 7919 + part * 104729 + layer * 31 + 1;
         for (size_t i = 0; i < size; i++) {
-                if (i % 8 == 0) {
-                        state ^= state << 13;
-                        state ^= state >> 7;
-                        state ^= state << 17;
-                }
+                if (i % 8 == 0)
+                        (void)fixture_random(&state);
                 bytes[i] = (uint8_t)(state >> (8 * (i % 8)));
         }
 }

@@ -27,10 +27,7 @@ struct damage_fixture {
 
 static uint64_t next(struct damage_fixture *d)
 {
-        d->state ^= d->state << 13;
-        d->state ^= d->state >> 7;
-        d->state ^= d->state << 17;
-        return d->state;
+        return fixture_random(&d->state);
 }
 
 static void init(struct damage_fixture *d)

@@ -9,18 +9,6 @@ enum {
         BOTH = CAIRN_PART_RAW | CAIRN_PART_CODE
 };
 
-struct damage_random {
-        uint64_t state;
-};
-
-static uint64_t next(struct damage_random *random)
-{
-        random->state ^= random->state << 13;
-        random->state ^= random->state >> 7;
-        random->state ^= random->state << 17;
-        return random->state;
-}
-
 static uint64_t seed(void)
 {
         const char *text = getenv("CAIRN_TEST_SEED");
@@ -82,8 +70,7 @@ static void slab_path(const struct fixture *f, uint32_t number, char *ret_path, 
         snprintf(ret_path, size, "%s/slabs/%08x.slab", f->directory, number);
 }
 
-static void overwrite(const char *path, uint64_t offset, uint64_t size, bool flip,
-                      struct damage_random *random)
+static void overwrite(const char *path, uint64_t offset, uint64_t size, bool flip, uint64_t *random)
 {
         int fd = open(path, O_RDWR);
         cr_assert_geq(fd, 0);
@@ -91,25 +78,25 @@ static void overwrite(const char *path, uint64_t offset, uint64_t size, bool fli
                 uint8_t byte = 0;
                 if (flip) {
                         (void)!pread(fd, &byte, 1, (off_t)(offset + i));
-                        byte ^= (uint8_t)(1 + next(random) % 255);
+                        byte ^= (uint8_t)(1 + fixture_random(random) % 255);
                 }
                 cr_assert_eq(pwrite(fd, &byte, 1, (off_t)(offset + i)), 1);
         }
         close(fd);
 }
 
-static void damage(const char *path, struct damage_random *random)
+static void damage(const char *path, uint64_t *random)
 {
         uint64_t size = size_of(path);
         uint64_t used = size < (1 << 20) ? size : 1 << 20; // where the catalog's pages are
-        uint64_t at = next(random) % used;
-        switch (next(random) % 4) {
+        uint64_t at = fixture_random(random) % used;
+        switch (fixture_random(random) % 4) {
         case 0: cr_assert_eq(truncate(path, (off_t)at), 0); break;
         case 1: overwrite(path, at / 4096 * 4096, 4096, false, random); break;
-        case 2: overwrite(path, at, 1 + next(random) % 64, true, random); break;
+        case 2: overwrite(path, at, 1 + fixture_random(random) % 64, true, random); break;
         default:
                 for (int i = 0; i < 20; i++)
-                        overwrite(path, next(random) % used, 1, true, random);
+                        overwrite(path, fixture_random(random) % used, 1, true, random);
         }
 }
 
@@ -123,12 +110,12 @@ Test(damage, undamaged_directory_is_found_whole)
 
 Test(damage, slab_files, .timeout = 120)
 {
-        struct damage_random random = {seed()};
+        uint64_t random = seed();
         for (int round = 0; round < 25; round++) {
                 struct fixture f;
                 char path[512];
                 fill(&f);
-                slab_path(&f, (uint32_t)(next(&random) % 2), path, sizeof(path));
+                slab_path(&f, (uint32_t)(fixture_random(&random) % 2), path, sizeof(path));
                 damage(path, &random);
                 check(&f);
                 fixture_finish(&f);
@@ -137,7 +124,7 @@ Test(damage, slab_files, .timeout = 120)
 
 Test(damage, catalog_file, .timeout = 120)
 {
-        struct damage_random random = {seed()};
+        uint64_t random = seed();
         for (int round = 0; round < 25; round++) {
                 struct fixture f;
                 char path[512];
@@ -164,7 +151,7 @@ Test(damage, garbage_catalog_is_moved_aside)
 {
         struct fixture f;
         char path[512];
-        struct damage_random random = {1};
+        uint64_t random = 1;
         fill(&f);
         snprintf(path, sizeof(path), "%s/catalog.mdb", f.directory);
         overwrite(path, 0, 65536, true, &random);
@@ -195,7 +182,7 @@ Test(damage, corrupt_block_is_a_counted_miss_and_can_be_put_again)
 {
         struct fixture f;
         char path[512];
-        struct damage_random random = {7};
+        uint64_t random = 7;
         fill(&f);
         slab_path(&f, 0, path, sizeof(path));
         // In the first slot's rows, then in its codes.
